@@ -1,0 +1,29 @@
+"""The entry: the web application with its own routes. Start it with ``streamlit run app.py``.
+
+It knows where the pages and the engine's door are, not what they do.
+"""
+
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import streamlit as st
+
+import pages.ui.charts  # noqa: F401  loaded here so that gc.freeze() finds it
+from core import service
+from pages.ui import stream
+
+
+@asynccontextmanager
+async def lifespan(_app: st.App) -> AsyncIterator[None]:
+    """Start the engine in the background, so that the first paint does not wait for it, and stop it at the end."""
+    service.start()
+    gc.collect()
+    gc.freeze()  # imported modules are never garbage: later collections skip them
+    try:
+        yield
+    finally:
+        service.stop()
+
+
+app = st.App("pages/ui/shell.py", routes=stream.routes(), lifespan=lifespan)

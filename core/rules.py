@@ -1,0 +1,178 @@
+"""What goes together in an experiment, and what its nulls stand for.
+
+`check` refuses combinations that no single field could refuse; the `resolve_…` functions say what a null or
+``auto`` means, which makes the canonical form. No torch here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from core.fields import ExperimentError, refusal
+from core.tables import VECTOR_SOURCES
+
+if TYPE_CHECKING:
+    from core.experiment import Experiment
+
+TEXT_VOCAB = 256
+GENERATED_VOCAB = {"tokens": 256, "markov": 32}
+TEXT_HASH = "sha256:"
+"""What the canonical form's ``input.text`` starts with: the content hash stands for the text."""
+
+
+def layer_norms(experiment: Experiment) -> tuple[str, ...]:
+    """Return the name of each layer's norm, overrides applied, layers 0 … L−1."""
+    model = experiment.model
+    return tuple(model.layer_norms.get(layer, model.norm) for layer in range(model.n_layers))
+
+
+def norms_in_use(experiment: Experiment) -> frozenset[str]:
+    """Return the names of all norms that the stack really has, "none" left out."""
+    model = experiment.model
+    whole_stack = {model.norm} if resolve_model(experiment)["final_norm"] or model.embed_norm else set()
+    return frozenset({*layer_norms(experiment), *whole_stack} - {"none"})
+
+
+def resolve_model(experiment: Experiment) -> dict[str, Any]:
+    """Return the model fields whose canonical value differs in kind from what may stand in the description."""
+    model = experiment.model
+    placement = "pre" if set(layer_norms(experiment)) == {"none"} else model.placement
+    head_dim = model.head_dim or model.d_model // model.n_heads
+    scales = {None: head_dim**-0.5, "1/K": 1 / head_dim}
+    final_norm = placement != "post" if model.final_norm is None else model.final_norm
+    return {
+        "placement": placement,
+        "head_dim": head_dim,
+        "n_kv_heads": model.n_kv_heads or model.n_heads,
+        "d_ff": model.d_ff or 4 * model.d_model,
+        "final_norm": final_norm and model.norm != "none",
+        "embed_norm": model.embed_norm and model.norm != "none",
+        "embed_scale": 1.0 if model.embed_scale is None else model.embed_scale,
+        "attention_scale": scales.get(model.attention_scale, model.attention_scale),  # type: ignore[arg-type]
+    }
+
+
+def resolve_input(experiment: Experiment) -> dict[str, Any]:
+    """Return the input fields in canonical form: the vocabulary (None for vectors) and the text by its hash."""
+    source = experiment.input
+    vocab = source.vocab or GENERATED_VOCAB.get(source.source, TEXT_VOCAB)
+    return {"vocab": None if source.source in VECTOR_SOURCES else vocab, "text": text_hash(source.text)}
+
+
+def resolve_protocol(experiment: Experiment, device: str) -> dict[str, Any]:
+    """Return the protocol fields in canonical form; `device` is the kind that ``auto`` stands for."""
+    model, protocol = experiment.model, experiment.protocol
+    written_out = model.attn_softcap is not None or model.pattern != "softmax"
+    predicts = model.causal and experiment.input.source not in VECTOR_SOURCES
+    return {
+        "device": device if protocol.device == "auto" else protocol.device,
+        "attention": protocol.attention or ("explicit" if written_out else "fused"),
+        "detail": protocol.detail or ("full" if protocol.steps == 0 else None),
+        "loss": protocol.loss or ("next_token" if predicts else "projection"),
+    }
+
+
+def text_hash(text: str | None) -> str | None:
+    """Return the content hash that stands for a visitor's own text; a hash stays what it is."""
+    if text is None or text.startswith(TEXT_HASH):
+        return text
+    return TEXT_HASH + hashlib.sha256(text.encode()).hexdigest()
+
+
+def check(experiment: Experiment) -> None:
+    """Refuse what does not go together.
+
+    Errors: ExperimentError, one sentence with the field, what came and what is allowed.
+    """
+    for rule in RULES:
+        rule(experiment)
+
+
+def _is_built(experiment: Experiment) -> None:
+    if experiment.model.family != "transformer":
+        raise ExperimentError(f'model.family is "{experiment.model.family}"; the recurrent families are not built yet; '
+                              "allowed: transformer")
+    if experiment.protocol.steps:
+        raise ExperimentError(f"protocol.steps is {experiment.protocol.steps}; training is not built yet; "
+                              "allowed: 0, a probe at initialization")
+
+
+def _heads(experiment: Experiment) -> None:
+    model = experiment.model
+    if model.head_dim is None and model.d_model % model.n_heads:
+        raise refusal("model.n_heads", model.n_heads,
+                      f"a divisor of model.d_model ({model.d_model}), or set model.head_dim")
+    if model.n_kv_heads and model.n_heads % model.n_kv_heads:
+        raise refusal("model.n_kv_heads", model.n_kv_heads, f"a divisor of model.n_heads ({model.n_heads})")
+    if model.positions == "rotary" and resolve_model(experiment)["head_dim"] % 2:
+        raise refusal("model.positions", "rotary", "rotary with an even head dimension only "
+                      f"(here {resolve_model(experiment)['head_dim']})")
+
+
+def _norms(experiment: Experiment) -> None:
+    model = experiment.model
+    beyond = [layer for layer in model.layer_norms if layer >= model.n_layers]
+    if beyond:
+        raise refusal("model.layer_norms", beyond[0], f"layers 0 to {model.n_layers - 1}")
+    if "groupnorm" in norms_in_use(experiment) and model.d_model % model.norm_groups:
+        raise refusal("model.norm_groups", model.norm_groups, f"a divisor of model.d_model ({model.d_model})")
+    if model.depth_scaling != "none" and model.placement not in ("pre", "sandwich"):
+        raise refusal("model.depth_scaling", model.depth_scaling,
+                      f"none with placement {model.placement}; inv_sqrt_layer needs pre or sandwich")
+
+
+def _batchnorm_has_tokens(experiment: Experiment) -> None:
+    if experiment.protocol.mode == "train" and "batchnorm" in norms_in_use(experiment) and _tokens(experiment) < 2:
+        raise ExperimentError("model.norm is \"batchnorm\" with one token in all (input.batch × input.seq_len); its "
+                              "variance over tokens is zero by construction; allowed: two tokens or more, or "
+                              "protocol.mode eval")
+
+
+def _tokens(experiment: Experiment) -> int:
+    source = experiment.input
+    if isinstance(source.lengths, tuple) and experiment.model.bn_padding == "masked":
+        return sum(source.lengths)
+    return source.batch * source.seq_len
+
+
+def _source(experiment: Experiment) -> None:
+    source, width = experiment.input, experiment.model.d_model
+    if source.source == "text" and source.vocab not in (None, TEXT_VOCAB):
+        raise refusal("input.vocab", source.vocab, "null or 256 for text, which is read as bytes")
+    if source.source in VECTOR_SOURCES and source.vocab is not None:
+        raise refusal("input.vocab", source.vocab, f"null: the source {source.source} gives vectors, not tokens")
+    if source.source == "scaled" and len(source.feature_scales or ()) != width:
+        raise refusal("input.feature_scales", source.feature_scales, f"a list of model.d_model ({width}) numbers")
+    if source.source != "scaled" and source.feature_scales is not None:
+        raise refusal("input.feature_scales", list(source.feature_scales), f"null with source {source.source}")
+    if source.source != "text" and source.text is not None:
+        raise refusal("input.text", source.text, f"null with source {source.source}")
+
+
+def _lengths(experiment: Experiment) -> None:
+    source = experiment.input
+    if not isinstance(source.lengths, tuple):
+        return
+    if len(source.lengths) != source.batch:
+        raise refusal("input.lengths", list(source.lengths), f"input.batch ({source.batch}) whole numbers, or ragged")
+    if max(source.lengths) > source.seq_len:
+        raise refusal("input.lengths", max(source.lengths), f"lengths up to input.seq_len ({source.seq_len})")
+
+
+def _protocol(experiment: Experiment) -> None:
+    model, protocol = experiment.model, experiment.protocol
+    if protocol.attention == "fused" and model.attn_softcap is not None:
+        raise refusal("protocol.attention", "fused", "explicit or null with model.attn_softcap")
+    if protocol.attention == "fused" and model.pattern != "softmax":
+        raise refusal("protocol.attention", "fused", f"explicit or null with model.pattern {model.pattern}")
+    if protocol.loss == "next_token" and not model.causal:
+        raise refusal("protocol.loss", "next_token", "projection or null where model.causal is false")
+    if protocol.loss == "next_token" and experiment.input.source in VECTOR_SOURCES:
+        raise refusal("protocol.loss", "next_token", f"projection or null with source {experiment.input.source}")
+
+
+RULES: tuple[Callable[[Experiment], None], ...] = (
+    _is_built, _heads, _norms, _source, _lengths, _batchnorm_has_tokens, _protocol,
+)

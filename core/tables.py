@@ -1,0 +1,95 @@
+"""The tables of names: what an experiment may say, and where the code behind each name stands.
+
+An entry is the import path of its factory, ``module:attribute``, so that names can be listed, validated and drawn as
+menus without importing torch; `load` fetches the factory when a model is really built. This file does not know what
+a factory does. A new entry here appears in every menu, in the JSON Schema and in the tests by itself; its words are
+in ``assets/text``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+NORMS: dict[str, str] = {
+    "layernorm": "core.norms:LayerNorm",
+    "none": "core.norms:NoNorm",
+    "rmsnorm": "core.norms:RMSNorm",
+    "batchnorm": "core.norms:BatchNorm",
+    "groupnorm": "core.norms:GroupNorm",
+    "scalenorm": "core.norms:ScaleNorm",
+    "dyt": "core.norms:DyT",
+    "layernorm_std_eps": "core.norms:LayerNormStdEps",
+    "layernorm_unbiased": "core.norms:LayerNormUnbiased",
+}
+
+PLACEMENTS: dict[str, str] = {
+    "pre": "core.placements:pre",
+    "post": "core.placements:post",
+    "sandwich": "core.placements:sandwich",
+    "branch": "core.placements:branch",
+}
+
+ACTIVATIONS: dict[str, str] = {
+    "gelu": "core.activations:gelu",
+    "gelu_tanh": "core.activations:gelu_tanh",
+    "relu": "core.activations:relu",
+    "silu": "core.activations:silu",
+    "tanh": "core.activations:tanh",
+    "identity": "core.activations:identity",
+    "swiglu": "core.activations:silu",
+    "geglu": "core.activations:gelu",
+    "reglu": "core.activations:relu",
+}
+
+GATED_ACTIVATIONS = frozenset({"swiglu", "geglu", "reglu"})
+
+INITS: dict[str, str] = {
+    "xavier": "core.inits:xavier",
+    "normal": "core.inits:normal",
+    "lecun": "core.inits:lecun",
+    "kaiming": "core.inits:kaiming",
+    "torch_default": "core.inits:torch_default",
+    "orthogonal": "core.inits:orthogonal",
+    "gpt2": "core.inits:gpt2",
+    "deepnorm": "core.inits:deepnorm",
+}
+
+PATTERNS: dict[str, str] = {
+    "softmax": "core.attentions:softmax_pattern",
+    "uniform": "core.attentions:uniform_pattern",
+    "identity": "core.attentions:identity_pattern",
+}
+
+POSITIONS: dict[str, str] = {
+    "learned": "core.positions:Learned",
+    "none": "core.positions:NoPositions",
+    "sinusoidal": "core.positions:Sinusoidal",
+    "rotary": "core.positions:Rotary",
+}
+
+QK_NORMS: dict[str, str] = {
+    "none": "core.norms:NoNorm",
+    "rmsnorm": "core.norms:RMSNorm",
+    "layernorm": "core.norms:LayerNorm",
+}
+
+SOURCES: dict[str, str] = {
+    "text": "core.corpus:text",
+    "gaussian": "core.corpus:gaussian",
+    "scaled": "core.corpus:scaled",
+    "tokens": "core.corpus:tokens",
+    "markov": "core.corpus:markov",
+}
+
+VECTOR_SOURCES = frozenset({"gaussian", "scaled"})
+
+
+def load(table: Mapping[str, str], name: str) -> Any:
+    """Return the factory that `table` names `name`.
+
+    Errors: KeyError when the table has no such entry.
+    """
+    module, attribute = table[name].split(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,165 @@
+"""What was measured: a Snapshot is one step, a Trace all recorded steps of a run, as arrays with named axes.
+
+Torch-free: the web server reads these from the store. The file knows the vocabulary and numpy; it does not know how a
+number was measured, nor how it is drawn.
+
+Axes: S sites (a Layout's `sites`), P parameters, L layers, H heads, N recorded steps.
+Two kinds of nothing: a site that a configuration does not have is *absent* (not in the Layout); a site or gradient that
+was *not observed* has n = NaN. An observed site whose statistic is undefined has n ≥ 0 and NaN for that statistic.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the rows of a run's arrays stand for, the same at every step.
+
+    `sites`, `parameters`: (layer, name) in forward order; layer −1 for the embedding, n_layers after the stack.
+    """
+
+    n_layers: int
+    n_heads: int
+    sites: tuple[tuple[int, str], ...]
+    parameters: tuple[tuple[int, str], ...]
+
+    def rows(self, site: str) -> tuple[list[int], list[int]]:
+        """Return the layers that have `site`, and the row of each; both empty when it is absent."""
+        found = [(layer, row) for row, (layer, name) in enumerate(self.sites) if name == site]
+        return [layer for layer, _ in found], [row for _, row in found]
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A massive activation: one entry far above the median |x| of its site. `ratio`: |value| / median |x|.
+
+    `token`: index of the position in the flattened batch, sequence · T + position; `dim`: the feature.
+    """
+
+    layer: int
+    site: str
+    token: int
+    dim: int
+    value: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """Where the first non-finite value of a step was met, in the order in which the step computes.
+
+    `direction`: forward or gradient; `kind`: nan or inf.
+    """
+
+    step: int
+    layer: int
+    site: str
+    direction: str
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One recorded step.
+
+    `activations`, `gradients`: statistic → (S,), named as in STATISTICS; gradients empty without
+    autograd.
+    `heads`: measure → (L, H), NaN where a layer has no attention. `parameters`: statistic → (P,).
+    `histograms`: "activations", "gradients" → counts (S, 279), in detail full only (else empty).
+    `totals`: name → number.
+    """
+
+    step: int
+    loss: float
+    layout: Layout
+    activations: Mapping[str, F64]
+    gradients: Mapping[str, F64]
+    heads: Mapping[str, F64]
+    parameters: Mapping[str, F64]
+    totals: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    outliers: tuple[Outlier, ...] = ()
+    non_finite: NonFinite | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return the snapshot as compressed bytes (npz with one JSON entry); `from_bytes` gives it back exactly."""
+        facts = {
+            "step": self.step, "loss": self.loss, "layout": asdict(self.layout), "totals": dict(self.totals),
+            "outliers": [asdict(outlier) for outlier in self.outliers],
+            "non_finite": None if self.non_finite is None else asdict(self.non_finite),
+        }
+        arrays = {f"{group}/{name}": array for group in _GROUPS for name, array in getattr(self, group).items()}
+        stream = io.BytesIO()
+        np.savez_compressed(stream, json=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
+        return stream.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Snapshot:
+        """Return the snapshot that `to_bytes` wrote."""
+        with np.load(io.BytesIO(content)) as stored:
+            facts = json.loads(stored["json"].tobytes())
+            groups: dict[str, dict[str, NDArray[np.generic]]] = {group: {} for group in _GROUPS}
+            for path in stored.files:
+                group, _, name = path.partition("/")
+                if name:
+                    groups[group][name] = stored[path]
+        layout = facts["layout"]
+        return cls(
+            step=facts["step"], loss=facts["loss"], totals=facts["totals"],
+            layout=Layout(layout["n_layers"], layout["n_heads"], _pairs(layout["sites"]), _pairs(layout["parameters"])),
+            outliers=tuple(Outlier(**row) for row in facts["outliers"]),
+            non_finite=NonFinite(**facts["non_finite"]) if facts["non_finite"] else None,
+            **groups,  # type: ignore[arg-type]
+        )
+
+
+_GROUPS = ("activations", "gradients", "heads", "parameters", "histograms")
+
+
+def _pairs(rows: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    return tuple((int(layer), str(name)) for layer, name in rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """All recorded steps of one run, oldest first; every snapshot has the same Layout."""
+
+    snapshots: tuple[Snapshot, ...]
+
+    @property
+    def layout(self) -> Layout:
+        """The rows' meaning."""
+        return self.snapshots[0].layout
+
+    @property
+    def steps(self) -> list[int]:
+        """The recorded steps."""
+        return [snapshot.step for snapshot in self.snapshots]
+
+    def site(self, statistic: str, gradient: bool = False) -> F64:
+        """Return one statistic at every site and step, (N, S); NaN where a step did not record it."""
+        group = "gradients" if gradient else "activations"
+        empty = np.full(len(self.layout.sites), np.nan)
+        return np.stack([getattr(snapshot, group).get(statistic, empty) for snapshot in self.snapshots])
+
+    def profile(self, site: str, statistic: str, gradient: bool = False, step: int = -1) -> tuple[list[int], F64]:
+        """Return the layers that have `site` and the statistic there, (layers,), at the `step`-th recorded step.
+
+        Both are empty when the site is absent.
+        """
+        layers, rows = self.layout.rows(site)
+        return layers, self.site(statistic, gradient)[step, rows]
+
+    def head(self, measure: str) -> F64:
+        """Return one attention measure at every step, layer and head, (N, L, H)."""
+        return np.stack([snapshot.heads[measure] for snapshot in self.snapshots])
