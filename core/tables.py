@@ -9,19 +9,34 @@ in ``assets/text``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-NORMS: dict[str, str] = {
-    "layernorm": "core.norms:LayerNorm",
-    "none": "core.norms:NoNorm",
-    "rmsnorm": "core.norms:RMSNorm",
-    "batchnorm": "core.norms:BatchNorm",
-    "groupnorm": "core.norms:GroupNorm",
-    "scalenorm": "core.norms:ScaleNorm",
-    "dyt": "core.norms:DyT",
-    "layernorm_std_eps": "core.norms:LayerNormStdEps",
-    "layernorm_unbiased": "core.norms:LayerNormUnbiased",
+
+@dataclass(frozen=True)
+class Norm:
+    """One norm: where its class stands, and how many parameters it learns over D features (for the cost estimate).
+
+    `vectors` of D entries and `scalars` when it is affine, `always` single numbers in any case.
+    """
+
+    factory: str
+    vectors: int = 0
+    scalars: int = 0
+    always: int = 0
+
+
+NORMS: dict[str, Norm] = {
+    "layernorm": Norm("core.norms:LayerNorm", vectors=2),
+    "none": Norm("core.norms:NoNorm"),
+    "rmsnorm": Norm("core.norms:RMSNorm", vectors=1),
+    "batchnorm": Norm("core.norms:BatchNorm", vectors=2),
+    "groupnorm": Norm("core.norms:GroupNorm", vectors=2),
+    "scalenorm": Norm("core.norms:ScaleNorm", scalars=1),
+    "dyt": Norm("core.norms:DyT", vectors=2, always=1),
+    "layernorm_std_eps": Norm("core.norms:LayerNormStdEps", vectors=2),
+    "layernorm_unbiased": Norm("core.norms:LayerNormUnbiased", vectors=2),
 }
 
 PLACEMENTS: dict[str, str] = {
@@ -69,11 +84,7 @@ POSITIONS: dict[str, str] = {
     "rotary": "core.positions:Rotary",
 }
 
-QK_NORMS: dict[str, str] = {
-    "none": "core.norms:NoNorm",
-    "rmsnorm": "core.norms:RMSNorm",
-    "layernorm": "core.norms:LayerNorm",
-}
+QK_NORMS: dict[str, Norm] = {name: NORMS[name] for name in ("none", "rmsnorm", "layernorm")}
 
 SOURCES: dict[str, str] = {
     "text": "core.corpus:text",
@@ -86,10 +97,11 @@ SOURCES: dict[str, str] = {
 VECTOR_SOURCES = frozenset({"gaussian", "scaled"})
 
 
-def load(table: Mapping[str, str], name: str) -> Any:
+def load(table: Mapping[str, str] | Mapping[str, Norm], name: str) -> Any:
     """Return the factory that `table` names `name`.
 
     Errors: KeyError when the table has no such entry.
     """
-    module, attribute = table[name].split(":")
+    entry = table[name]
+    module, attribute = (entry if isinstance(entry, str) else entry.factory).split(":")
     return getattr(import_module(module), attribute)

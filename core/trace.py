@@ -74,7 +74,8 @@ class Snapshot:
 
     `activations`, `gradients`: statistic → (S,), named as in STATISTICS; gradients empty without
     autograd.
-    `heads`: measure → (L, H), NaN where a layer has no attention. `parameters`: statistic → (P,).
+    `heads`: measure → (L, H), NaN where a layer has no attention. `parameters`: statistic → (P,);
+    `grad_observed` (P,): whether a gradient reached the parameter (None: all).
     `histograms`: "activations", "gradients" → counts (S, 279), in detail full only (else empty).
     `totals`: name → number.
     """
@@ -87,9 +88,22 @@ class Snapshot:
     heads: Mapping[str, F64]
     parameters: Mapping[str, F64]
     totals: Mapping[str, float] = field(default_factory=dict)
+    grad_observed: NDArray[np.bool_] | None = None
     histograms: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     outliers: tuple[Outlier, ...] = ()
     non_finite: NonFinite | None = None
+
+    def observed_parameters(self, statistic: str) -> NDArray[np.bool_]:
+        """Return which parameters have a value of `statistic`, (P,): weights always, the rest where a gradient came."""
+        everywhere = np.ones(len(self.layout.parameters), bool)
+        return everywhere if statistic.startswith("weight") or self.grad_observed is None else self.grad_observed
+
+    def counts(self, gradient: bool = False) -> dict[str, int]:
+        """Return how many NaN and how many infinite entries all sites together held, as {"nan": …, "inf": …}."""
+        values = self.gradients if gradient else self.activations
+        names = ("n_nan", "n_posinf", "n_neginf")
+        total = {name: int(np.nansum(values[name])) if name in values else 0 for name in names}
+        return {"nan": total["n_nan"], "inf": total["n_posinf"] + total["n_neginf"]}
 
     def to_bytes(self) -> bytes:
         """Return the snapshot as compressed bytes (npz with one JSON entry); `from_bytes` gives it back exactly."""
@@ -99,6 +113,8 @@ class Snapshot:
             "non_finite": None if self.non_finite is None else asdict(self.non_finite),
         }
         arrays = {f"{group}/{name}": array for group in _GROUPS for name, array in getattr(self, group).items()}
+        if self.grad_observed is not None:
+            arrays["grad_observed"] = self.grad_observed
         stream = io.BytesIO()
         np.savez_compressed(stream, json=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
         return stream.getvalue()
@@ -113,13 +129,14 @@ class Snapshot:
                 group, _, name = path.partition("/")
                 if name:
                     groups[group][name] = stored[path]
+            observed = stored.get("grad_observed")
         layout = facts["layout"]
         return cls(
             step=facts["step"], loss=facts["loss"], totals=facts["totals"],
             layout=Layout(layout["n_layers"], layout["n_heads"], _pairs(layout["sites"]), _pairs(layout["parameters"])),
             outliers=tuple(Outlier(**row) for row in facts["outliers"]),
             non_finite=NonFinite(**facts["non_finite"]) if facts["non_finite"] else None,
-            **groups,  # type: ignore[arg-type]
+            grad_observed=observed, **groups,  # type: ignore[arg-type]
         )
 
 

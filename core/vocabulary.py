@@ -60,7 +60,7 @@ class Statistic:
     """One number of a tensor.
 
     `detail`: the least detail that records it; `sampled`: from a sample beyond SAMPLE entries; `sites`: the only sites
-    that have it (None: all); `gradient`: taken of gradients too, named ``grad_…``; `unit`: "" for that of the tensor
+    that have it (None: all); `forward`, `gradient`: taken of activations, of gradients (named ``grad_…``); `unit`: "" for that of the tensor
     itself, else count, share, ratio or cosine.
     """
 
@@ -68,6 +68,7 @@ class Statistic:
     sampled: bool = False
     sites: frozenset[str] | None = None
     gradient: bool = True
+    forward: bool = True
     unit: str = ""
 
 
@@ -89,7 +90,7 @@ STATISTICS: dict[str, Statistic] = {
     "absmax": Statistic(),
     "min": Statistic(),
     "max": Statistic(),
-    "norm": Statistic(),
+    "norm": Statistic(forward=False),
     "zero_frac": Statistic(unit="share", sampled=True),
     "overflow_frac16": Statistic(unit="share"),
     "subnormal_frac16": Statistic(unit="share"),
