@@ -36,7 +36,7 @@ class Drift:
     """Drift of one site over depth, in the direction of flow.
 
     `growth`: rms(last)/rms(embed) forward; gradients, whose embedding is left out: rms(first layer)/rms(last layer).
-    `log_slope`: least-squares slope of ln rms per block; `doubling_depth`: ln 2 / log_slope, blocks (negative: halving).
+    `log_slope`: least-squares slope of ln rms per block; `doubling_depth`: ln 2 / log_slope in blocks (< 0: halving).
     `law`: flat, exponential, power (rms² grows linearly with depth) or undetermined (fewer than 3 finite layers);
     `square_slope`: growth of rms² per block under the power law; `exponential_error`, `power_error`: root mean square
     residual of each fit in ln rms. `overflow16_layer`: layer at which the extrapolated absmax passes 65504 (inf: never;
@@ -126,7 +126,7 @@ VERDICTS: dict[str, Callable[[Drift], bool]] = {
     "non_finite": lambda drift: drift.first_non_finite is not None,
     "undefined": lambda drift: not math.isfinite(drift.growth),
     "exploding": lambda drift: drift.law == "exponential" and drift.log_slope >= THRESHOLDS["exploding_slope"],
-    "vanishing": lambda drift: drift.log_slope <= THRESHOLDS["vanishing_slope"],
+    "vanishing": lambda drift: drift.growth == 0 or drift.log_slope <= THRESHOLDS["vanishing_slope"],
     "steady": lambda drift: 1 / THRESHOLDS["steady_growth"] <= drift.growth <= THRESHOLDS["steady_growth"],
     "growing": lambda drift: drift.growth > 1,
     "shrinking": lambda _: True,

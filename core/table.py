@@ -39,6 +39,11 @@ def tidy(trace: Trace, run: str, variant: str | None = None) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
+def concatenate(tables: list[pa.Table]) -> pa.Table:
+    """Return the rows of all `tables`, in order."""
+    return pa.concat_tables(tables)
+
+
 def _rows(snapshot: Snapshot) -> Iterator[Row]:
     yield snapshot.layout.n_layers, "loss", None, "value", snapshot.loss, None, None
     for name, total in snapshot.totals.items():

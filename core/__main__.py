@@ -1,0 +1,205 @@
+"""The command line: the same engine without a browser and without a cluster. ``python -m core --help`` lists it.
+
+Only `run` and `compare` import torch. Exit status: 0 done; 2 refused, one line on standard error; 3 stopped at a
+non-finite value, the table up to there written all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from core.comparison import variants
+from core.cost import check_limits
+from core.experiment import Experiment, json_schema, parse, set_path
+from core.fields import ExperimentError
+from core.presets import PRESETS, preset
+
+DONE, REFUSED, NON_FINITE = 0, 2, 3
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ExperimentError(f"{message}; {self.prog} --help lists what is allowed")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        options = _parser().parse_args(arguments)
+        command: Callable[[argparse.Namespace], int] = options.command
+        return command(options)
+    except ExperimentError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return REFUSED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one experiment and write its table."""
+    return _play({None: _experiment(options)}, options)
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Run every variant in turn and write one table; the column variant says which."""
+    vary = dict(_assignment(text, _values) for text in options.vary)
+    if len(vary) < len(options.vary):
+        raise ExperimentError("--vary names a field twice; allowed: each field once, with all its values")
+    return _play({**variants(_experiment(options), vary)}, options)
+
+
+def presets(_options: argparse.Namespace) -> int:
+    """Print every preset by name, as what differs from the default experiment."""
+    return _print_json(PRESETS)
+
+
+def schema(_options: argparse.Namespace) -> int:
+    """Print the JSON Schema of an experiment."""
+    return _print_json(json_schema())
+
+
+def runs(_options: argparse.Namespace) -> int:
+    """Print every stored run, newest first."""
+    from core.archive import listing
+
+    return _print_json(listing())
+
+
+def drift(options: argparse.Namespace) -> int:
+    """Print the verdicts of a stored run and their numbers."""
+    from core.archive import stored_run
+    from core.drift import verdicts
+
+    experiment, trace = stored_run(options.run)
+    return _print_json([vars(verdict) for verdict in verdicts(trace, experiment)])
+
+
+def _play(experiments: Mapping[str | None, Experiment], options: argparse.Namespace) -> int:
+    from core import archive, table
+
+    ending = ".json" if options.out == "-" else Path(options.out).suffix.lower()
+    _check_target(options.out, ending, table.FORMATS)
+    check_limits(list(experiments.values()), _memory_limit())
+    tables, stopped = [], False
+    for variant, experiment in experiments.items():
+        result = archive.play(experiment, keep=not options.no_store)
+        tables.append(table.tidy(result.trace, result.run, variant))
+        if result.stopped:
+            stopped = True
+            print(f"{variant + ': ' if variant else ''}{result.stopped}", file=sys.stderr)
+    whole = table.concatenate(tables)
+    table.write(whole, sys.stdout.buffer if options.out == "-" else Path(options.out), ending)
+    return NON_FINITE if stopped else DONE
+
+
+def _check_target(out: str, ending: str, formats: Iterable[str]) -> None:
+    if ending not in formats:
+        raise ExperimentError(f"--out is {out}; allowed: - or a file ending in {', '.join(formats)}")
+    if out != "-" and not Path(out).absolute().parent.is_dir():
+        raise ExperimentError(f"--out is {out}; its folder does not exist; allowed: a file in an existing folder")
+
+
+def _memory_limit() -> dict[str, float]:
+    """Return what fits here: the machine's memory."""
+    return {"peak_bytes": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
+
+
+def _experiment(options: argparse.Namespace) -> Experiment:
+    """Build the experiment of the preset, the file over it, and each --set over both."""
+    if options.file is None and options.preset is None:
+        raise ExperimentError("no experiment was given; allowed: FILE, - for standard input, or --preset NAME")
+    document: dict[str, Any] = json.loads(preset(options.preset).model_dump_json()) if options.preset else {}
+    for part, fields in (_document(options.file) if options.file else {}).items():
+        if isinstance(fields, dict) and isinstance(document.get(part), dict):
+            document[part].update(fields)
+        else:
+            document[part] = fields
+    for text in options.set:
+        path, value = _assignment(text, _value)
+        set_path(document, path, value)
+    return parse(document)
+
+
+def _document(file: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        document = json.loads(text)
+    except OSError as error:
+        raise ExperimentError(f"{file} cannot be read: {error.strerror}; allowed: a JSON file, or -") from None
+    except ValueError as error:
+        raise ExperimentError(f"{file} is not valid JSON: {error}; allowed: an object such as {{}}") from None
+    if not isinstance(document, dict):
+        raise ExperimentError(f"{file} holds {json.dumps(document)[:60]}; allowed: an object of model, input, protocol")
+    return document
+
+
+def _assignment(text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
+    path, equals, value = text.partition("=")
+    if not equals:
+        raise ExperimentError(f"{text} has no value; allowed: field=value, for instance model.norm=rmsnorm")
+    return path, read(value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _values(text: str) -> list[Any]:
+    """Read comma-separated values; each is JSON, else a string."""
+    try:
+        values: list[Any] = json.loads(f"[{text}]")
+    except ValueError:
+        values = [_value(part) for part in text.split(",")]
+    return values
+
+
+def _print_json(content: object) -> int:
+    print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m core", description="Run experiments and read what they recorded.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.__doc__, description=command.__doc__, allow_abbrev=False)
+        sub.set_defaults(command=command)
+        for arguments, settings in _ARGUMENTS.get(name, ()):
+            sub.add_argument(*arguments, **settings)
+    return parser
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "run": run, "compare": compare, "presets": presets, "schema": schema, "runs": runs, "drift": drift,
+}
+
+_EXPERIMENT: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("file",), {"metavar": "FILE", "nargs": "?", "help": "an experiment as JSON; - for standard input"}),
+    (("--preset",), {"metavar": "NAME", "help": "start from a preset; FILE and --set go over it"}),
+    (("--set",), {"metavar": "FIELD=VALUE", "action": "append", "default": [], "help": "set one field"}),
+    (("--out",), {"metavar": "FILE", "default": "-", "help": ".json, .csv or .parquet; - (default): JSON to stdout"}),
+    (("--no-store",), {"action": "store_true", "help": "do not keep the run"}),
+)
+_VARY = (("--vary",), {"metavar": "FIELD=VALUE,…", "action": "append", "required": True,
+                       "help": "the values of a varied field; several --vary make their product"})
+
+_ARGUMENTS: dict[str, tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = {
+    "run": _EXPERIMENT,
+    "compare": (*_EXPERIMENT, _VARY),
+    "drift": ((("run",), {"metavar": "RUN", "help": "the id of a stored run"}),),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Who works on what: a worker's claim on a run, a server's care for its jobs, and what happens when either dies.
+
+A run is claimed by exactly one worker; its heartbeat says that the worker lives, its attempt number that the claim is
+still the latest. A job belongs to one server, whose heartbeat keeps other servers from adopting it. Nothing here
+computes anything, and nothing knows Dask: the store alone decides what is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+
+from core.database import JOBS, RUNS, SNAPSHOTS
+from core.store import UNFINISHED, Store
+
+MAX_ATTEMPTS = 2
+"""A run whose worker died is tried once more."""
+
+WORKER_LEASE_S = 15.0
+"""A claimed run without a heartbeat for this long has lost its worker."""
+
+SERVER_LEASE_S = 5.0
+"""A job whose server gave no heartbeat for this long is adopted by another one."""
+
+LOST = (f"the worker ended {MAX_ATTEMPTS} times while computing this run; most often the run needs more memory than "
+        "DRIFTSCOPE_WORKER_MEMORY allows")
+
+
+class LostClaim(RuntimeError):
+    """The run is no longer this worker's: it was given to another one or removed."""
+
+
+class Cancelled(RuntimeError):
+    """Somebody asked for the run to end."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One worker's right to compute one run, from `claim`."""
+
+    store: Store
+    run: str
+    attempt: int
+    experiment: str
+    steps_total: int
+
+    def append(self, step: int, content: bytes) -> None:
+        """Write one snapshot, in a transaction of its own.
+
+        Errors: Cancelled, LostClaim; then nothing was written.
+        """
+        with self.store.database.writing() as connection:
+            counted = {"steps_done": step + 1, "stored_bytes": RUNS.c.stored_bytes + len(content)}
+            found = connection.execute(update(RUNS).where(self._mine(), RUNS.c.cancel.is_(False)).values(
+                heartbeat=time.time(), **counted))
+            if found.rowcount:
+                connection.execute(insert(SNAPSHOTS).values(run=self.run, step=step, content=content))
+        if not found.rowcount:
+            self.check()
+            raise LostClaim(self.run)
+
+    def check(self) -> None:
+        """Look at the cancel flag.
+
+        Errors: Cancelled, LostClaim.
+        """
+        with self.store.database.reading() as connection:
+            cancel = connection.scalar(select(RUNS.c.cancel).where(self._mine()))
+        if cancel is None:
+            raise LostClaim(self.run)
+        if cancel:
+            raise Cancelled(self.run)
+
+    def beat(self) -> None:
+        """Say that the worker lives."""
+        with self.store.database.writing() as connection:
+            connection.execute(update(RUNS).where(self._mine()).values(heartbeat=time.time()))
+
+    def note(self, provenance: Mapping[str, Any]) -> None:
+        """Keep where and how the run is computed."""
+        with self.store.database.writing() as connection:
+            connection.execute(update(RUNS).where(self._mine()).values(
+                provenance=json.dumps(dict(provenance), default=str)))
+
+    def finish(self, status: str, error: str | None = None) -> None:
+        """Write how the run ended; a claim that was lost meanwhile changes nothing."""
+        keeps_key: dict[str, Any] = {} if status in ("done", "stopped") else {"claim": None}
+        with self.store.database.writing() as connection:
+            connection.execute(update(RUNS).where(self._mine()).values(
+                status=status, error=error, finished=time.time(), **keeps_key))
+
+    def _mine(self) -> ColumnElement[bool]:
+        return and_(RUNS.c.id == self.run, RUNS.c.status == "running", RUNS.c.attempts == self.attempt)
+
+
+def claim(store: Store, run: str) -> Claim | None:
+    """Claim a waiting run for this worker, or return None where another one was faster or it was cancelled."""
+    now = time.time()
+    with store.database.writing() as connection:
+        taken = connection.execute(update(RUNS).where(RUNS.c.id == run, RUNS.c.status == "queued").values(
+            status="running", started=now, heartbeat=now, attempts=RUNS.c.attempts + 1, steps_done=0, stored_bytes=0))
+        if not taken.rowcount:
+            return None
+        connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.run == run))
+        row = connection.execute(select(RUNS.c.attempts, RUNS.c.experiment, RUNS.c.steps_total)
+                                 .where(RUNS.c.id == run)).one()
+    return Claim(store, run, *row)
+
+
+def waiting_runs(store: Store, job: str) -> list[str]:
+    """Return the runs of `job` that wait for a worker, in the order asked."""
+    rows = select(RUNS.c.id).where(RUNS.c.job == job, RUNS.c.status == "queued").order_by(RUNS.c.number)
+    with store.database.reading() as connection:
+        return list(connection.scalars(rows))
+
+
+def waiting_jobs(store: Store, server: str) -> list[tuple[str, str]]:
+    """Return (job, lane) of the server's jobs that have waiting runs, oldest first."""
+    rows = (select(RUNS.c.job, RUNS.c.lane).join(JOBS, JOBS.c.id == RUNS.c.job)
+            .where(JOBS.c.server == server, RUNS.c.status == "queued").order_by(RUNS.c.number))
+    with store.database.reading() as connection:
+        return list(dict.fromkeys((job, lane) for job, lane in connection.execute(rows)))
+
+
+def keep_jobs(store: Store, server: str) -> int:
+    """Renew the server's hold on its unfinished jobs and adopt those of servers that died; return how many it has."""
+    now = time.time()
+    open_jobs = select(RUNS.c.job).where(RUNS.c.status.in_(UNFINISHED))
+    hold = and_(JOBS.c.id.in_(open_jobs), or_(JOBS.c.server == server, JOBS.c.heartbeat < now - SERVER_LEASE_S))
+    with store.database.reading() as connection:
+        if connection.scalar(select(JOBS.c.id).where(hold).limit(1)) is None:
+            return 0
+    with store.database.writing() as connection:
+        return int(connection.execute(update(JOBS).where(hold).values(server=server, heartbeat=now)).rowcount)
+
+
+def release_jobs(store: Store, server: str) -> None:
+    """Let other servers, or the next start of this one, adopt its jobs at once."""
+    with store.database.writing() as connection:
+        connection.execute(update(JOBS).where(JOBS.c.server == server).values(heartbeat=0.0))
+
+
+def give_back(store: Store, server: str, job: str | None = None) -> int:
+    """Give the runs that lost their worker back to the queue, or fail them when that was the last attempt.
+
+    `job`: the job whose worker is known to be dead; None: every run of the server without a heartbeat for
+    WORKER_LEASE_S. Return how many runs it was.
+    """
+    dead = RUNS.c.job == job if job else and_(
+        RUNS.c.job.in_(select(JOBS.c.id).where(JOBS.c.server == server)),
+        RUNS.c.heartbeat < time.time() - WORKER_LEASE_S)
+    lost = and_(RUNS.c.status == "running", dead)
+    ends = {"claim": None, "finished": time.time()}
+    with store.database.reading() as connection:
+        if connection.scalar(select(RUNS.c.id).where(lost).limit(1)) is None:
+            return 0
+    with store.database.writing() as connection:
+        changes = (
+            update(RUNS).where(lost, RUNS.c.cancel.is_(True)).values(status="cancelled", **ends),
+            update(RUNS).where(lost, RUNS.c.attempts >= MAX_ATTEMPTS).values(status="failed", error=LOST, **ends),
+            update(RUNS).where(lost).values(status="queued"),
+        )
+        return sum(connection.execute(change).rowcount for change in changes)

@@ -1,0 +1,92 @@
+"""What the environment says about a server: where its store is, and how large things may grow.
+
+Every variable is one entry of SETTINGS. The file knows the names, their form and their defaults; it does not know what
+a store or a worker is. A value that cannot be read is refused with one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+SETTINGS: dict[str, str] = {
+    "DRIFTSCOPE_STORE": "URL of the store's database, sqlite or postgresql; default: a SQLite file in the user's data "
+                        "folder",
+    "DRIFTSCOPE_STORE_LIMIT": "size beyond which the oldest unpinned finished runs are removed; default: 2GiB",
+    "DRIFTSCOPE_SCHEDULER": "address of an existing Dask scheduler; default: a cluster of this server's own",
+    "DRIFTSCOPE_WORKER_MEMORY": "memory of one worker; default: two fifths of the machine's",
+    "DRIFTSCOPE_WORKER_THREADS": "torch threads of one worker; default: all cores but one",
+    "DRIFTSCOPE_LIMIT_PARAMETERS": "largest model that is accepted, in parameters; default: 1e9",
+    "DRIFTSCOPE_LIMIT_FLOPS": "largest estimate of operations of one request; default: 2e13",
+    "DRIFTSCOPE_LIMIT_PEAK_BYTES": "largest estimate of memory of one run; default: a worker's memory less 1GiB, but "
+                                   "at least half of it",
+    "DRIFTSCOPE_LIMIT_STORED_BYTES": "largest estimate of what one request stores; default: 256MiB",
+}
+"""Every environment variable that the engine reads, and what it means."""
+
+GIB = 2**30
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "KIB": 2**10, "MIB": 2**20, "GIB": GIB, "TIB": 2**40}
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+class SettingError(ValueError):
+    """An environment variable cannot be read; the message names it, its value and what is allowed."""
+
+
+def store_url() -> str:
+    """Return the store's URL."""
+    return os.environ.get("DRIFTSCOPE_STORE") or f"sqlite:///{data_folder() / 'driftscope.db'}"
+
+
+def data_folder() -> Path:
+    """Return the folder that belongs to this program in the user's data folder (XDG base directories)."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "driftscope"
+
+
+def store_limit() -> int:
+    """Return the size in bytes beyond which old runs are removed."""
+    return int(_number("DRIFTSCOPE_STORE_LIMIT", 2 * GIB))
+
+
+def scheduler() -> str | None:
+    """Return the address of an existing Dask scheduler, or None for a cluster of one's own."""
+    return os.environ.get("DRIFTSCOPE_SCHEDULER") or None
+
+
+def worker_memory() -> int:
+    """Return the memory of one worker in bytes; control groups count as the machine."""
+    from distributed.system import MEMORY_LIMIT
+
+    return int(_number("DRIFTSCOPE_WORKER_MEMORY", 0.4 * MEMORY_LIMIT))
+
+
+def worker_threads() -> int:
+    """Return the torch threads of one worker: one core is left to the web server."""
+    from dask.system import CPU_COUNT
+
+    return max(1, int(_number("DRIFTSCOPE_WORKER_THREADS", CPU_COUNT - 1)))
+
+
+def limits() -> dict[str, float]:
+    """Return the largest accepted value of each field of an estimate (`core.cost.Cost`)."""
+    memory = worker_memory()
+    return {
+        "parameters": _number("DRIFTSCOPE_LIMIT_PARAMETERS", 1e9),
+        "flops": _number("DRIFTSCOPE_LIMIT_FLOPS", 2e13),
+        "peak_bytes": _number("DRIFTSCOPE_LIMIT_PEAK_BYTES", max(memory - GIB, memory / 2)),
+        "stored_bytes": _number("DRIFTSCOPE_LIMIT_STORED_BYTES", 256 * 2**20),
+    }
+
+
+def _number(name: str, default: float) -> float:
+    """Return the number, with an optional unit of bytes, that the variable `name` holds."""
+    text = os.environ.get(name)
+    if not text:
+        return default
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2].upper() not in _UNITS:
+        raise SettingError(f'{name} is "{text}"; allowed: a number, with or without a unit such as MB or GiB')
+    return float(match[1]) * _UNITS[match[2].upper()]

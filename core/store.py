@@ -1,0 +1,240 @@
+"""The store: runs, their snapshots, visitors' texts and facts about the workers; the truth of every run.
+
+It knows what a run is and how it is asked for, read, cancelled and forgotten; who computes it and how it gets along
+is in `core.claims`. It never computes anything and imports no torch. Everything a method returns is a copy.
+
+A run: queued → running → done, stopped (a training that met a non-finite value), failed or cancelled. While a run
+stands for its experiment's key nobody computes that key a second time; after it failed or was cancelled it may be
+asked for again, which makes a new run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
+
+from core.database import FACTS, JOBS, RUNS, SNAPSHOTS, TEXTS, Database, StoreError
+from core.rules import TEXT_HASH
+from core.settings import store_url
+
+LANES = ("probe", "train")
+UNFINISHED = ("queued", "running")
+FINISHED = ("done", "stopped", "failed", "cancelled")
+STATUSES = (*UNFINISHED, *FINISHED)
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One experiment that is wanted: its key, canonical JSON, number of steps, and the hash of its own text if any."""
+
+    key: str
+    experiment: str
+    steps: int = 1
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What a run looks like at one moment. `queue_position`: how many unfinished runs of its lane stand before it."""
+
+    id: str
+    key: str
+    lane: str
+    status: str
+    error: str | None
+    steps_done: int
+    steps_total: int
+    queue_position: int
+    created: float
+    started: float | None
+    finished: float | None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.status in FINISHED
+
+
+class Store:
+    """An opened store; `url` None: the one the environment names. Threads may share it."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self.database = Database(url or store_url())
+        self.url = self.database.url
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+    def put_text(self, content: str) -> str:
+        """Keep a visitor's own text; return the content hash that stands for it."""
+        content_hash = TEXT_HASH + hashlib.sha256(content.encode()).hexdigest()
+        with self.database.writing(alone=True) as connection:
+            if connection.scalar(select(TEXTS.c.hash).where(TEXTS.c.hash == content_hash)) is None:
+                connection.execute(insert(TEXTS).values(hash=content_hash, content=content, created=time.time()))
+        return content_hash
+
+    def text(self, content_hash: str) -> str | None:
+        """Return the text that `content_hash` stands for, or None where it is not kept here."""
+        with self.database.reading() as connection:
+            return connection.scalar(select(TEXTS.c.content).where(TEXTS.c.hash == content_hash))
+
+    def put_fact(self, name: str, value: str) -> None:
+        """Keep one fact about this installation, in place of an older value."""
+        with self.database.writing(alone=True) as connection:
+            if not connection.execute(update(FACTS).where(FACTS.c.name == name).values(value=value)).rowcount:
+                connection.execute(insert(FACTS).values(name=name, value=value))
+
+    def fact(self, name: str) -> str | None:
+        """Return the fact `name`, or None while nobody has written it."""
+        with self.database.reading() as connection:
+            return connection.scalar(select(FACTS.c.value).where(FACTS.c.name == name))
+
+    def ask(self, asks: Sequence[Ask], lane: str, server: str) -> list[str]:
+        """Return the run of each ask, in order; one new job takes those that nobody has computed or is computing.
+
+        However many threads, processes and servers ask for the same key at once, one run comes of it.
+        """
+        if lane not in LANES:
+            raise ValueError(f'lane is "{lane}"; allowed: {", ".join(LANES)}')
+        wanted = {ask.key: ask for ask in asks}
+        standing = self._standing(list(wanted))
+        if len(standing) < len(wanted):
+            with self.database.writing(alone=True) as connection:
+                standing = _standing(connection, list(wanted))
+                missing = [ask for key, ask in wanted.items() if key not in standing]
+                standing |= _new_job(connection, missing, lane, server) if missing else {}
+        return [standing[ask.key] for ask in asks]
+
+    def _standing(self, keys: Sequence[str]) -> dict[str, str]:
+        with self.database.reading() as connection:
+            return _standing(connection, keys)
+
+    def views(self, run_ids: Sequence[str]) -> list[RunView]:
+        """Return the runs as they are now, in the order asked.
+
+        Errors: StoreError when one is not in the store.
+        """
+        with self.database.reading() as connection:
+            rows = connection.execute(_view_columns().where(RUNS.c.id.in_(run_ids))).mappings()
+            found = {row["id"]: _view(row) for row in rows}
+        missing = [run_id for run_id in run_ids if run_id not in found]
+        if missing:
+            raise StoreError(f"the store has no run {missing[0]}")
+        return [found[run_id] for run_id in run_ids]
+
+    def recent(self, limit: int = 50) -> list[RunView]:
+        """Return the youngest runs, youngest first."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_view_columns().order_by(RUNS.c.number.desc()).limit(limit)).mappings()
+            return [_view(row) for row in rows]
+
+    def unfinished(self, run_ids: Sequence[str]) -> int:
+        """Return how many of the runs are not over yet; the cheapest question a waiting page can ask."""
+        where = and_(RUNS.c.id.in_(run_ids), RUNS.c.status.in_(UNFINISHED))
+        with self.database.reading() as connection:
+            return connection.scalar(select(func.count()).select_from(RUNS).where(where)) or 0
+
+    def experiment(self, run_id: str) -> str:
+        """Return the canonical JSON of a run's experiment.
+
+        Errors: StoreError when it is not in the store.
+        """
+        with self.database.reading() as connection:
+            found = connection.scalar(select(RUNS.c.experiment).where(RUNS.c.id == run_id))
+        if found is None:
+            raise StoreError(f"the store has no run {run_id}")
+        return str(found)
+
+    def snapshots(self, run_id: str, after: int = -1) -> list[tuple[int, bytes]]:
+        """Return (step, content) of every snapshot of a run beyond step `after`, oldest first."""
+        rows = select(SNAPSHOTS.c.step, SNAPSHOTS.c.content).where(SNAPSHOTS.c.run == run_id, SNAPSHOTS.c.step > after)
+        with self.database.reading() as connection:
+            return [(step, content) for step, content in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
+
+    def cancel(self, run_ids: Sequence[str]) -> None:
+        """Ask the runs to end: a waiting one is cancelled at once, a running one is told so at its next step."""
+        chosen = RUNS.c.id.in_(run_ids)
+        with self.database.writing() as connection:
+            connection.execute(update(RUNS).where(chosen, RUNS.c.status == "queued").values(
+                status="cancelled", cancel=True, claim=None, finished=time.time()))
+            connection.execute(update(RUNS).where(chosen, RUNS.c.status == "running").values(cancel=True, claim=None))
+
+    def pin(self, run_id: str, pinned: bool = True) -> None:
+        """Keep a run, whatever the store's size, or let it go again."""
+        with self.database.writing() as connection:
+            connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(pinned=pinned))
+
+    def prune(self, limit_bytes: int) -> int:
+        """Remove the oldest unpinned finished runs until at most `limit_bytes` of snapshots are left.
+
+        Texts that no run needs go after a day. Return the number of runs removed.
+        """
+        with self.database.writing() as connection:
+            total = connection.scalar(select(func.coalesce(func.sum(RUNS.c.stored_bytes), 0))) or 0
+            chosen = _oldest(connection, int(total) - limit_bytes)
+            for start in range(0, len(chosen), 500):
+                connection.execute(delete(RUNS).where(RUNS.c.id.in_(chosen[start:start + 500])))
+            connection.execute(delete(JOBS).where(JOBS.c.id.not_in(select(RUNS.c.job))))
+            needed = select(RUNS.c.text).where(RUNS.c.text.is_not(None))
+            connection.execute(delete(TEXTS).where(TEXTS.c.created < time.time() - DAY_S, TEXTS.c.hash.not_in(needed)))
+        self.database.shrink()
+        return len(chosen)
+
+
+def _standing(connection: Connection, keys: Sequence[str]) -> dict[str, str]:
+    """Return the run that stands for each key, where there is one."""
+    rows = connection.execute(select(RUNS.c.claim, RUNS.c.id).where(RUNS.c.claim.in_(keys)))
+    return {key: run_id for key, run_id in rows}
+
+
+def _new_job(connection: Connection, asks: Iterable[Ask], lane: str, server: str) -> dict[str, str]:
+    """Write one job with a run for each ask; return the runs by key."""
+    now, job = time.time(), secrets.token_urlsafe(12)
+    connection.execute(insert(JOBS).values(id=job, lane=lane, server=server, heartbeat=now, created=now))
+    made = {}
+    for ask in asks:
+        made[ask.key] = secrets.token_urlsafe(12)
+        connection.execute(insert(RUNS).values(
+            id=made[ask.key], key=ask.key, claim=ask.key, job=job, lane=lane, experiment=ask.experiment, text=ask.text,
+            status="queued", created=now, steps_total=ask.steps))
+    return made
+
+
+def _oldest(connection: Connection, excess: int) -> list[str]:
+    """Return the unpinned finished runs, oldest first, that together hold `excess` bytes."""
+    rows = connection.execute(
+        select(RUNS.c.id, RUNS.c.stored_bytes).where(RUNS.c.status.in_(FINISHED), RUNS.c.pinned.is_(False))
+        .order_by(RUNS.c.finished, RUNS.c.number))
+    chosen = []
+    for run_id, size in rows:
+        if excess <= 0:
+            break
+        chosen.append(run_id)
+        excess -= size
+    return chosen
+
+
+def _view_columns() -> Select[Any]:
+    """Select what a RunView holds."""
+    other = RUNS.alias("other")
+    before = select(func.count()).select_from(other).where(
+        other.c.status.in_(UNFINISHED), other.c.lane == RUNS.c.lane, other.c.number < RUNS.c.number,
+        RUNS.c.status == "queued").scalar_subquery()
+    names = ("id", "key", "lane", "status", "error", "steps_done", "steps_total", "created", "started", "finished",
+             "provenance")
+    return select(*(RUNS.c[name] for name in names), before.label("queue_position"))
+
+
+def _view(row: Mapping[Any, Any]) -> RunView:
+    return RunView(**{**row, "provenance": json.loads(row["provenance"] or "{}")})

@@ -1,0 +1,26 @@
+"""Fixtures for tests with a real browser; everything else needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import browser as real
+import pytest
+from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One Chromium for the whole session."""
+    if real.chromium() is None:
+        pytest.skip("no Chromium: set BROWSER_PATH")
+    with real.browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def chart_address() -> Iterator[str]:
+    """The application of tests/chart_app.py, running."""
+    with real.server(Path(__file__).with_name("chart_app.py")) as address:
+        yield address

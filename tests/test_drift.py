@@ -1,0 +1,114 @@
+"""Drift measures and verdicts against profiles whose law is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from core.drift import THRESHOLDS, drift, expected, verdict, verdicts
+from core.experiment import parse
+from tests.made import trace
+
+DEPTH = np.arange(1, 13)
+DEFAULT = parse({})
+
+
+def test_an_exponential_is_named_and_measured():
+    measured = drift(trace(2.0 ** (DEPTH / 3)))
+    assert measured.law == "exponential"
+    assert measured.log_slope == pytest.approx(math.log(2) / 3)
+    assert measured.doubling_depth == pytest.approx(3)
+    assert measured.growth == pytest.approx(16)
+
+
+@pytest.mark.parametrize(("offset", "slope"), [(1, 2), (1, 0.6), (0.0004, 0.2)])
+def test_a_square_that_grows_linearly_is_a_power_law(offset, slope):
+    measured = drift(trace(np.sqrt(offset + slope * DEPTH)))
+    assert measured.law == "power"
+    assert measured.square_slope == pytest.approx(slope)
+    assert measured.power_error < 1e-9 < measured.exponential_error
+
+
+def test_a_stream_held_at_one_is_flat_and_steady():
+    measured = drift(trace(np.ones(12)))
+    assert measured.law == "flat"
+    assert measured.overflow16_layer == math.inf
+    assert verdict(trace(np.ones(12)), DEFAULT).code == "steady"
+
+
+def test_the_overflow_layer_is_where_the_exponential_passes_65504():
+    profile = trace(10.0 ** (DEPTH / 4), crest=5.0)
+    layer = drift(profile).overflow16_layer
+    assert 5.0 * 10 ** ((layer + 1) / 4) == pytest.approx(65504)
+    assert verdicts(profile, DEFAULT)[-2].code == "float16_limited"
+
+
+def test_the_overflow_layer_is_where_the_power_law_passes_65504():
+    layer = drift(trace(np.sqrt(1 + 2 * DEPTH), crest=4.0)).overflow16_layer
+    assert 4 * math.sqrt(1 + 2 * (layer + 1)) == pytest.approx(65504)
+
+
+def test_a_measured_overflow_comes_before_any_extrapolation():
+    profile = trace(10.0 ** DEPTH, crest=3.0)
+    assert drift(profile).overflow16_layer == 4
+    assert verdicts(profile, DEFAULT)[-2].alarm
+
+
+@pytest.mark.parametrize(("profile", "code", "alarm"), [
+    (10.0 ** (DEPTH / 2), "exploding", True),
+    (10.0 ** (-DEPTH / 2), "vanishing", True),
+    (1e-30 * 10.0 ** (-DEPTH / 8), "vanishing", True),
+    (1e30 * 10.0 ** (DEPTH / 2), "exploding", True),
+    (np.sqrt(1 + 0.6 * DEPTH), "growing", False),
+    (1 + 0.01 * DEPTH, "steady", False),
+    (1 - 0.03 * DEPTH, "shrinking", False),
+    ([1, 2, np.nan, np.nan], "non_finite", True),
+    ([np.nan] * 4, "non_finite", True),
+    ([0.0] * 4, "vanishing", True),
+])
+def test_each_profile_gets_its_verdict(profile, code, alarm):
+    found = verdict(trace(np.array(profile, float)), DEFAULT)
+    assert (found.code, found.alarm) == (code, alarm)
+    assert set(found.thresholds) <= set(THRESHOLDS)
+
+
+def test_the_first_non_finite_layer_is_named():
+    assert drift(trace(np.array([1, 2, np.nan, np.nan]))).first_non_finite == 2
+    assert drift(trace(np.ones(4))).first_non_finite is None
+
+
+def test_gradients_are_read_in_the_direction_in_which_they_flow():
+    profile = trace(np.ones(12), gradient=2.0 ** -DEPTH.astype(float))
+    measured = drift(profile, gradient=True)
+    assert measured.log_slope == pytest.approx(math.log(2))
+    assert measured.growth == pytest.approx(2.0**11)
+    codes = [found.code for found in verdicts(profile, DEFAULT)]
+    assert codes[:2] == ["steady", "gradient_exploding"]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_too_few_layers_for_a_law_leave_it_undetermined(layers):
+    measured = drift(trace(np.full(layers, 3.0)))
+    assert measured.law == "undetermined"
+    assert measured.growth == 3
+    assert isinstance(verdict(trace(np.full(layers, 3.0)), DEFAULT).code, str)
+
+
+def test_tokens_that_point_the_same_way_are_collapsed():
+    assert verdicts(trace(np.ones(4), cosine=0.99), DEFAULT)[-1].code == "tokens_collapsed"
+    assert verdicts(trace(np.ones(4), cosine=0.5), DEFAULT)[-1].code == "tokens_differ"
+    assert verdicts(trace(np.ones(4), cosine=np.nan), DEFAULT)[-1].code == "tokens_undefined"
+
+
+def test_an_absent_site_is_an_error_that_names_what_is_there():
+    with pytest.raises(ValueError, match="mlp_sum is absent.*resid_post"):
+        drift(trace(np.ones(4)), site="mlp_sum")
+
+
+@pytest.mark.parametrize(("model", "code"), [
+    ({}, "pre"), ({"placement": "post"}, "post"), ({"norm": "none", "placement": "post"}, "none"),
+    ({"residual": False, "norm": "none"}, "none_without_residual"),
+])
+def test_what_is_expected_follows_the_configuration(model, code):
+    assert expected(parse({"model": model})) == code
+    assert expected(parse({"model": model}), gradient=True) == "gradient_" + code
