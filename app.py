@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 
 import streamlit as st
 
-import pages.ui.charts  # noqa: F401  loaded here so that gc.freeze() finds it
 from core import service
-from pages.ui import stream
+from pages.ui import charts, stream  # noqa: F401  charts: loaded here so that gc.freeze() finds it
 
 
 @asynccontextmanager

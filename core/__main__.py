@@ -54,7 +54,8 @@ def compare(options: argparse.Namespace) -> int:
     vary = dict(_assignment(text, _values) for text in options.vary)
     if len(vary) < len(options.vary):
         raise ExperimentError("--vary names a field twice; allowed: each field once, with all its values")
-    return _play({**variants(_experiment(options), vary)}, options)
+    labelled: dict[str | None, Experiment] = {**variants(_experiment(options), vary)}
+    return _play(labelled, options)
 
 
 def presets(_options: argparse.Namespace) -> int:

@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 from core.database import JOBS, RUNS, SNAPSHOTS
 from core.store import UNFINISHED, Store
 
-MAX_ATTEMPTS = 2
-"""A run whose worker died is tried once more."""
+MAX_DEATHS = 2
+"""A run whose worker died is tried once more; the second death fails it."""
 
 WORKER_LEASE_S = 15.0
 """A claimed run without a heartbeat for this long has lost its worker."""
@@ -27,7 +27,7 @@ WORKER_LEASE_S = 15.0
 SERVER_LEASE_S = 5.0
 """A job whose server gave no heartbeat for this long is adopted by another one."""
 
-LOST = (f"the worker ended {MAX_ATTEMPTS} times while computing this run; most often the run needs more memory than "
+LOST = (f"the worker died {MAX_DEATHS} times while computing this run; most often the run needs more memory than "
         "DRIFTSCOPE_WORKER_MEMORY allows")
 
 
@@ -94,6 +94,11 @@ class Claim:
             connection.execute(update(RUNS).where(self._mine()).values(
                 status=status, error=error, finished=time.time(), **keeps_key))
 
+    def surrender(self) -> None:
+        """Give the run back to the queue: this worker ends for a reason that is not the run's."""
+        with self.store.database.writing() as connection:
+            connection.execute(update(RUNS).where(self._mine()).values(status="queued"))
+
     def _mine(self) -> ColumnElement[bool]:
         return and_(RUNS.c.id == self.run, RUNS.c.status == "running", RUNS.c.attempts == self.attempt)
 
@@ -139,14 +144,21 @@ def keep_jobs(store: Store, server: str) -> int:
         return int(connection.execute(update(JOBS).where(hold).values(server=server, heartbeat=now)).rowcount)
 
 
-def release_jobs(store: Store, server: str) -> None:
-    """Let other servers, or the next start of this one, adopt its jobs at once."""
+def release_jobs(store: Store, server: str, workers_ended: bool) -> None:
+    """Let other servers, or the next start of this one, adopt its jobs at once.
+
+    `workers_ended`: its runs have no worker any more and go back to the queue.
+    """
+    mine = select(JOBS.c.id).where(JOBS.c.server == server)
     with store.database.writing() as connection:
         connection.execute(update(JOBS).where(JOBS.c.server == server).values(heartbeat=0.0))
+        if workers_ended:
+            connection.execute(update(RUNS).where(RUNS.c.status == "running", RUNS.c.job.in_(mine)).values(
+                status="queued"))
 
 
 def give_back(store: Store, server: str, job: str | None = None) -> int:
-    """Give the runs that lost their worker back to the queue, or fail them when that was the last attempt.
+    """Give the runs whose worker died back to the queue, or fail them when it was not the first one.
 
     `job`: the job whose worker is known to be dead; None: every run of the server without a heartbeat for
     WORKER_LEASE_S. Return how many runs it was.
@@ -155,14 +167,14 @@ def give_back(store: Store, server: str, job: str | None = None) -> int:
         RUNS.c.job.in_(select(JOBS.c.id).where(JOBS.c.server == server)),
         RUNS.c.heartbeat < time.time() - WORKER_LEASE_S)
     lost = and_(RUNS.c.status == "running", dead)
-    ends = {"claim": None, "finished": time.time()}
+    ends = {"claim": None, "finished": time.time(), "deaths": RUNS.c.deaths + 1}
     with store.database.reading() as connection:
         if connection.scalar(select(RUNS.c.id).where(lost).limit(1)) is None:
             return 0
     with store.database.writing() as connection:
         changes = (
             update(RUNS).where(lost, RUNS.c.cancel.is_(True)).values(status="cancelled", **ends),
-            update(RUNS).where(lost, RUNS.c.attempts >= MAX_ATTEMPTS).values(status="failed", error=LOST, **ends),
-            update(RUNS).where(lost).values(status="queued"),
+            update(RUNS).where(lost, RUNS.c.deaths + 1 >= MAX_DEATHS).values(status="failed", error=LOST, **ends),
+            update(RUNS).where(lost).values(status="queued", deaths=RUNS.c.deaths + 1),
         )
         return sum(connection.execute(change).rowcount for change in changes)

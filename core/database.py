@@ -72,7 +72,8 @@ RUNS = Table(
     Column("started", Double),
     Column("finished", Double),
     Column("heartbeat", Double),
-    Column("attempts", Integer, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),  # how often it was claimed
+    Column("deaths", Integer, nullable=False, default=0),    # how many workers died over it
     Column("cancel", Boolean, nullable=False, default=False),
     Column("pinned", Boolean, nullable=False, default=False),
     Column("steps_done", Integer, nullable=False, default=0),
@@ -140,8 +141,9 @@ class Database:
         """Give free pages back to the file system, where the database does not do so by itself."""
         if self._is_sqlite:
             with self._engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA incremental_vacuum").fetchall()
-                connection.commit()
+                cursor = connection.connection.cursor()
+                cursor.executescript("PRAGMA incremental_vacuum")  # `execute` would give one page back and stop
+                cursor.close()
 
     def close(self) -> None:
         """Close every connection."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,14 +62,15 @@ class Drift:
 class Verdict:
     """A judgement as a code, with its numbers and the thresholds it compared them to.
 
-    `alarm`: something is wrong; `expected`: code of what this configuration should show.
+    `alarm`: something is wrong; `expected`: code of what this configuration should show; `law`: as in Drift.
     """
 
     code: str
     alarm: bool
-    expected: str
     numbers: dict[str, float]
     thresholds: dict[str, float]
+    expected: str = ""
+    law: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def verdict(trace: Trace, experiment: Experiment, gradient: bool = False, step: 
     code = next(name for name, holds in VERDICTS.items() if holds(measured))
     used = {name: THRESHOLDS[name] for name in _USED_THRESHOLDS.get(code, ("steady_growth",))}
     ends = {"start_rms": _start_rms(trace, gradient, step), "last_rms": _last_rms(trace, gradient, step)}
-    return Verdict(code, code in ALARMS, expected(experiment, gradient), measured.numbers() | ends, used)
+    return Verdict(code, code in ALARMS, measured.numbers() | ends, used, expected(experiment, gradient), measured.law)
 
 
 def verdicts(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verdict, ...]:
@@ -118,7 +119,7 @@ def verdicts(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verd
     found = [verdict(trace, experiment, step=step)]
     if trace.snapshots[step].gradients:
         gradient = verdict(trace, experiment, gradient=True, step=step)
-        found.append(Verdict(f"gradient_{gradient.code}", *_rest(gradient)))
+        found.append(replace(gradient, code=f"gradient_{gradient.code}"))
     return (*found, _float16(trace, step), _tokens(trace, step))
 
 
@@ -148,10 +149,6 @@ def expected(experiment: Experiment, gradient: bool = False) -> str:
     return f"{'gradient_' if gradient else ''}{norms}{residual}"
 
 
-def _rest(verdict: Verdict) -> tuple[bool, str, dict[str, float], dict[str, float]]:
-    return verdict.alarm, verdict.expected, verdict.numbers, verdict.thresholds
-
-
 def _float16(trace: Trace, step: int) -> Verdict:
     layer = drift(trace, step=step).overflow16_layer
     _, absmax = trace.profile(STREAM, "absmax", step=step)
@@ -159,7 +156,7 @@ def _float16(trace: Trace, step: int) -> Verdict:
     reached = not layer > trace.layout.n_layers - 1
     numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": _ratio(FLOAT16_MAX, largest)}
     code = "float16_overflows" if reached else "float16_fits" if math.isinf(layer) else "float16_limited"
-    return Verdict(code, reached, "", numbers, {"float16_max": FLOAT16_MAX})
+    return Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX})
 
 
 def _tokens(trace: Trace, step: int) -> Verdict:
@@ -167,7 +164,7 @@ def _tokens(trace: Trace, step: int) -> Verdict:
     last = float(cosine[-1])
     collapsed = last > THRESHOLDS["collapsed_cosine"]
     code = "tokens_undefined" if math.isnan(last) else "tokens_collapsed" if collapsed else "tokens_differ"
-    return Verdict(code, collapsed, "", {"token_cosine": last}, {"collapsed_cosine": THRESHOLDS["collapsed_cosine"]})
+    return Verdict(code, collapsed, {"token_cosine": last}, {"collapsed_cosine": THRESHOLDS["collapsed_cosine"]})
 
 
 def _exponential(depth: F64, rms: F64) -> _Fit:

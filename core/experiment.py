@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,7 +22,16 @@ from core.fields import ExperimentError, one_of, sentence, within
 from core.tables import ACTIVATIONS, INITS, NORMS, PATTERNS, PLACEMENTS, POSITIONS, QK_NORMS, SOURCES
 
 ENGINE_VERSION = "1"
-"""Part of every key: raise it whenever the same experiment would give other numbers."""
+"""Raise it whenever the same experiment would give other numbers."""
+
+
+@cache
+def engine_version() -> str:
+    """Return the engine's version with a digest of its source, so that no result outlives the code that made it."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return f"{ENGINE_VERSION}+{digest.hexdigest()[:12]}"
 
 LayerKey = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1, max_length=4_194_304, description="a text of 1 to 4194304 characters")]
@@ -147,7 +158,7 @@ class Experiment(_Part):
 
     def key(self, device: str = "cpu") -> str:
         """Return the run's key: SHA-256 (hex) over canonical JSON, engine version, torch version and device kind."""
-        parts = (self.canonical_json(device), ENGINE_VERSION, version("torch"), device.partition(":")[0])
+        parts = (self.canonical_json(device), engine_version(), version("torch"), device.partition(":")[0])
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def differences(self, base: Experiment | None = None) -> dict[str, Any]:

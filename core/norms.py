@@ -46,7 +46,7 @@ class NormSettings:
 class NoNorm(nn.Module):
     """The identity: no parameters, and the very tensor that came."""
 
-    def __init__(self, width: int = 0, settings: NormSettings | None = None) -> None:
+    def __init__(self, _width: int, _settings: NormSettings) -> None:
         super().__init__()
 
     def forward(self, x: Tensor, _mask: Tensor | None = None) -> Tensor:
@@ -145,7 +145,7 @@ class RMSNorm(Norm):
         """Return x/√(mean x² + ε)."""
         return x / (x.square().mean(-1, keepdim=True) + self.settings.eps).sqrt()
 
-    def kernel(self, x: Tensor, _mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    def kernel(self, x: Tensor, _mask: Tensor | None, weight: Tensor | None, _bias: Tensor | None) -> Tensor:
         """Return the same by F.rms_norm."""
         return F.rms_norm(x, (self.width,), weight, self.settings.eps)
 
@@ -165,7 +165,7 @@ class GroupNorm(Norm):
         return _affine(F.layer_norm(grouped, grouped.shape[-1:], eps=self.settings.eps).flatten(-2), weight, bias)
 
     def _grouped(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.settings.groups, -1))  # (B, T, G, D/G)
+        return x.reshape(*x.shape[:-1], self.settings.groups, -1)  # (B, T, G, D/G)
 
 
 class ScaleNorm(Norm):
@@ -223,136 +223,6 @@ class BatchNorm(Norm):
         return _affine((x - mean) / (variance + self.settings.eps).sqrt(), weight, bias)
 
     def kernel(self, x: Tensor, mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Return weight·n(x) + bias, by torch's fused kernel where there is one."""
-        return self.naive(x, mask, weight, bias)
-
-    def _parameter(self, width: int, value: float) -> nn.Parameter:
-        return nn.Parameter(torch.full((width,), value, dtype=self.settings.dtype))
-
-
-class LayerNorm(Norm):
-    """(x − μ)/√(σ² + ε) per token over D, σ² biased (Ba, Kiros, Hinton 2016, arXiv:1607.06450)."""
-
-    def formula(self, x: Tensor) -> Tensor:
-        """Return (x − μ)/√(σ² + ε)."""
-        centred = x - x.mean(-1, keepdim=True)
-        return centred / (centred.square().mean(-1, keepdim=True) + self.settings.eps).sqrt()
-
-    def kernel(self, x: Tensor, _mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Return the same by F.layer_norm."""
-        return F.layer_norm(x, (self.width,), weight, bias, self.settings.eps)
-
-
-class LayerNormStdEps(Norm):
-    """(x − μ)/(σ + ε) per token over D, σ biased: ε outside the root, as in much teaching code."""
-
-    correction: ClassVar[int] = 0
-
-    def formula(self, x: Tensor) -> Tensor:
-        """Return (x − μ)/(σ + ε)."""
-        centred = x - x.mean(-1, keepdim=True)
-        variance = centred.square().mean(-1, keepdim=True) * (self.width / (self.width - self.correction))
-        return centred / (_root(variance) + self.settings.eps)
-
-
-class LayerNormUnbiased(LayerNormStdEps):
-    """(x − μ)/(σ + ε) per token over D, σ with D − 1 (torch.std's default)."""
-
-    correction: ClassVar[int] = 1
-
-
-class RMSNorm(Norm):
-    """x/√(mean x² + ε) per token over D, no β (Zhang, Sennrich 2019, arXiv:1910.07467)."""
-
-    shifts: ClassVar[bool] = False
-
-    def formula(self, x: Tensor) -> Tensor:
-        """Return x/√(mean x² + ε)."""
-        return x / (x.square().mean(-1, keepdim=True) + self.settings.eps).sqrt()
-
-    def kernel(self, x: Tensor, _mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Return the same by F.rms_norm."""
-        return F.rms_norm(x, (self.width,), weight, self.settings.eps)
-
-
-class GroupNorm(Norm):
-    """LayerNorm of each token over each of G groups of D/G features, never over T (Wu, He 2018, arXiv:1803.08494)."""
-
-    def formula(self, x: Tensor) -> Tensor:
-        """Return (x − μ)/√(σ² + ε), μ and σ² of the feature's group."""
-        grouped = self._grouped(x)
-        centred = grouped - grouped.mean(-1, keepdim=True)
-        return (centred / (centred.square().mean(-1, keepdim=True) + self.settings.eps).sqrt()).flatten(-2)
-
-    def kernel(self, x: Tensor, _mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Return the same by F.layer_norm over each group."""
-        grouped = self._grouped(x)
-        return _affine(F.layer_norm(grouped, grouped.shape[-1:], eps=self.settings.eps).flatten(-2), weight, bias)
-
-    def _grouped(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.settings.groups, -1))  # (B, T, G, D/G)
-
-
-class ScaleNorm(Norm):
-    """g·√D·x/‖x‖ per token, one learned g (Nguyen, Salazar 2019, arXiv:1910.05895); ‖x‖ is taken as ε at least."""
-
-    shifts: ClassVar[bool] = False
-
-    def gain_width(self) -> int:
-        """Return 1: one scale for all features."""
-        return 1
-
-    def formula(self, x: Tensor) -> Tensor:
-        """Return x/(‖x‖/√D)."""
-        return x / _root(x.square().mean(-1, keepdim=True)).clamp(min=self.settings.eps * self.width**-0.5)
-
-
-class DyT(Norm):
-    """γ·tanh(α·x) + β with one learned α, 0.5 at first: no statistics at all (Zhu et al. 2025, arXiv:2503.10622).
-
-    α is learned even when the norm is not affine.
-    """
-
-    alpha_at_init: ClassVar[float] = 0.5
-
-    def __init__(self, width: int, settings: NormSettings) -> None:
-        super().__init__(width, settings)
-        self.alpha = self._parameter(1, self.alpha_at_init)
-
-    def formula(self, x: Tensor) -> Tensor:
-        """Return tanh(α·x)."""
-        return torch.tanh(self.alpha.to(x.dtype) * x)
-
-
-class BatchNorm(Norm):
-    """(x − μ)/√(σ² + ε) per feature over the N real tokens of B·T, σ² biased (Ioffe, Szegedy 2015, arXiv:1502.03167).
-
-    In evaluation μ and σ² are the running estimates: r ← (1 − momentum)·r + momentum·batch, the variance with N − 1,
-    as in torch. `pooled` counts the padding as tokens too.
-    """
-
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, width: int, settings: NormSettings) -> None:
-        super().__init__(width, settings)
-        self.register_buffer("running_mean", torch.zeros(width, dtype=settings.dtype))
-        self.register_buffer("running_var", torch.ones(width, dtype=settings.dtype))
-
-    def formula(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Return (x − μ)/√(σ² + ε), μ and σ² per feature; in training the running estimates move."""
-        if not self.training:
-            mean, variance = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)
-            return (x - mean) / (variance + self.settings.eps).sqrt()
-        real = self._real(x, mask)  # (B, T, 1)
-        count = real.sum(dtype=torch.float32)
-        mean = _over_tokens(x, real) / count.to(x.dtype)  # (D,)
-        centred = x - mean
-        variance = _over_tokens(centred.square(), real) / count.to(x.dtype)
-        self._follow(mean, variance, count)
-        return centred / (variance + self.settings.eps).sqrt()
-
-    def kernel(self, x: Tensor, mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Return the same, by F.batch_norm where every token counts."""
         settings = self.settings
         if self.training and mask is not None and not settings.pooled:
@@ -363,8 +233,7 @@ class BatchNorm(Norm):
 
     def _batch_moments(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return μ and σ² per feature over the tokens that count, (D,) each, and let the estimates follow."""
-        everywhere = mask is None or self.settings.pooled
-        real = x.new_ones(x.shape[:-1], dtype=torch.bool) if everywhere else mask
+        real = x.new_ones(x.shape[:-1], dtype=torch.bool) if mask is None or self.settings.pooled else mask
         mean = _token_mean(x, real)
         variance = _token_mean((x - mean).square(), real)
         with torch.no_grad():

@@ -108,7 +108,7 @@ class Store:
         if lane not in LANES:
             raise ValueError(f'lane is "{lane}"; allowed: {", ".join(LANES)}')
         wanted = {ask.key: ask for ask in asks}
-        standing = self._standing(list(wanted))
+        standing = self.standing(list(wanted))
         if len(standing) < len(wanted):
             with self.database.writing(alone=True) as connection:
                 standing = _standing(connection, list(wanted))
@@ -116,7 +116,8 @@ class Store:
                 standing |= _new_job(connection, missing, lane, server) if missing else {}
         return [standing[ask.key] for ask in asks]
 
-    def _standing(self, keys: Sequence[str]) -> dict[str, str]:
+    def standing(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the run that stands for each key, where somebody has computed it or is about to."""
         with self.database.reading() as connection:
             return _standing(connection, keys)
 

@@ -100,5 +100,6 @@ class Visit:
 
     def chart(self, expression: str, number: int = 0) -> Any:
         """Evaluate JavaScript about a chart, there called `gd`, once it has been drawn."""
-        self.page.wait_for_function("n => document.querySelectorAll('.driftscope-chart')[n]?._fullLayout", arg=number)
-        return self.page.evaluate(f"n => {{ const gd = document.querySelectorAll('.driftscope-chart')[n]; {expression} }}", number)
+        find = "document.querySelectorAll('.driftscope-chart')[n]"
+        self.page.wait_for_function(f"n => {find}?._fullLayout", arg=number)
+        return self.page.evaluate(f"n => {{ const gd = {find}; {expression} }}", number)

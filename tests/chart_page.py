@@ -17,9 +17,10 @@ y_scale = st.segmented_control("y", ["log", "linear"], default="log", key="y_sca
 depth = np.arange(-1, layers)
 rising = gain * 2.0 ** (depth + 1)
 broken = np.where(depth == 3, np.inf, np.where(depth == 5, np.nan, gain * np.ones(len(depth))))
+site = t("site.resid_post")
 series = [
-    charts.Series(t("norm.none"), depth, rising, theme.style("none"), t("site.resid_post"), "none"),
-    charts.Series(t("norm.layernorm"), depth, broken, theme.style("layernorm", "post"), t("site.resid_post"), "layernorm"),
+    charts.Series(t("norm.none"), depth, rising, theme.style("none"), site, "none"),
+    charts.Series(t("norm.layernorm"), depth, broken, theme.style("layernorm", "post"), site, "layernorm"),
 ]
 frame = charts.Frame("RMS", "RMS", "RMS", y_scale=str(y_scale))
 draw(charts.profile(series, frame, t), "profile", label="RMS over depth", height=480)

@@ -187,7 +187,7 @@ def test_there_is_no_logo_and_no_button_that_sends_the_chart_away(visit: Visit) 
 
 def test_the_chart_follows_the_width_of_the_page(visit: Visit) -> None:
     wide = area(visit)["width"]
-    visit.page.set_viewport_size({"width": 700, "height": 1000})
+    visit.page.set_viewport_size({"width": 480, "height": 1000})
     visit.page.wait_for_timeout(600)
     assert area(visit)["width"] < 0.8 * wide
     assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,6 +1,7 @@
-"""Which language this visit speaks: the URL's ``lang``, else the browser's, else English.
+"""Which language this visit speaks: the one chosen here, else the URL's ``lang``, else the browser's, else English.
 
-The file knows Streamlit's session and query; the words themselves are in `pages.ui.text`.
+The file knows Streamlit's session and query; the words themselves are in `pages.ui.text`. The control is not bound with
+``bind="query-params"``: Streamlit would write the label (中文) into the URL instead of the code (zh).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import streamlit as st
 from pages.ui.text import LANGUAGES, Words
 
 PARAMETER = "lang"
+"""Name in the URL and key of the control."""
 
 
 def words() -> Words:
@@ -19,21 +21,22 @@ def words() -> Words:
 
 
 def choose(t: Words) -> None:
-    """Draw the language control, bound to the URL."""
+    """Draw the language control."""
     st.segmented_control(
         t("language.label"),
         list(LANGUAGES),
-        default=_guess(),
+        default=None if PARAMETER in st.session_state else t.lang,
         format_func=LANGUAGES.__getitem__,
         key=PARAMETER,
-        bind="query-params",
         required=True,
     )
 
 
-def refused() -> str | None:
-    """Return the value of ``lang`` in the URL when it is no language; call it before `choose`, which drops it."""
+def settle(t: Words) -> str | None:
+    """Write the language into the URL, on every page, and return what stood there if it was no language of ours."""
     asked = st.query_params.get(PARAMETER)
+    if asked != t.lang:
+        st.query_params[PARAMETER] = t.lang
     return None if asked is None or asked in LANGUAGES else asked
 
 

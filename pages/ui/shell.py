@@ -17,27 +17,32 @@ from pages.ui.text import LANGUAGES, Words
 ROOT = Path(__file__).resolve().parents[2]
 ICON = str(ROOT / "assets" / "icon.svg")
 
-PAGES: dict[str, tuple[str, str]] = {
-    "home": (":material/home:", "home.title"),
-    "drift": (":material/show_chart:", "drift.title"),
+PAGES: dict[str, str] = {
+    "home": "home.title",
+    "drift": "drift.title",
 }
-"""File in ``pages/`` without its ending, which is also the page's URL → icon and key of the title. The first is home."""
+"""File in ``pages/`` without its ending, also the page's URL → key of its title. The first is the home page.
+
+No icons: a material symbol is an English word to a screen reader, and Streamlit asks a font host for it.
+"""
 
 
 def entries(t: Words) -> list[Page]:
     """Return the navigation in the visitor's language."""
+    home = next(iter(PAGES))
     return [
-        st.Page(ROOT / "pages" / f"{name}.py", title=t(title), icon=icon, url_path=name, default=name == next(iter(PAGES)))
-        for name, (icon, title) in PAGES.items()
+        st.Page(ROOT / "pages" / f"{name}.py", title=t(title), url_path=name, default=name == home)
+        for name, title in PAGES.items()
     ]
 
 
 def main() -> None:
     """Run one visit."""
     t = language.words()
-    refused = language.refused()
+    refused = language.settle(t)
     page = st.navigation(entries(t), position="hidden" if st.context.is_embedded else "sidebar")
     st.set_page_config(page_title=f"{page.title} · Driftscope", page_icon=ICON, layout="wide")
+    st.logo(ICON, size="large")
     if not st.context.is_embedded:
         with st.sidebar:
             language.choose(t)

@@ -1,0 +1,119 @@
+"""What the command line does with runs: play one here and now, keep it in the store, read it back.
+
+No cluster: the run takes place in this process. It knows the store; the tables and files made of a run are in `table`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from core.claims import claim
+from core.experiment import Experiment, parse
+from core.fields import ExperimentError
+from core.rules import TEXT_HASH
+from core.store import Ask, Store, StoreError
+from core.trace import NonFinite, Snapshot, Trace
+
+SERVER = "command line"
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A run that took place here. `stopped`: one sentence when it met a non-finite value that ends a run."""
+
+    run: str
+    trace: Trace
+    stopped: str | None
+
+
+def play(experiment: Experiment, keep: bool) -> Played:
+    """Play `experiment` in this process; `keep`: write it to the store, unless it stands there already.
+
+    Errors: ExperimentError when it is refused here, for instance for want of the device.
+    """
+    from core.train import train
+
+    training = train(experiment, _texts(experiment))
+    trace = Trace(tuple(training))
+    key = experiment.key(training.provenance["device"])
+    run = _kept(experiment, key, trace, training.provenance) if keep else key[:16]
+    return Played(run, trace, _stop(experiment, trace.snapshots[-1]))
+
+
+def listing(limit: int = 1000) -> list[dict[str, Any]]:
+    """Return the stored runs, newest first, as plain objects."""
+    store = Store()
+    try:
+        views = store.recent(limit)
+        return [{"run": view.id, "status": view.status, "error": view.error, "created": view.created,
+                 "steps_done": view.steps_done, "experiment": parse(store.experiment(view.id)).differences()}
+                for view in views]
+    finally:
+        store.close()
+
+
+def stored_run(run: str) -> tuple[Experiment, Trace]:
+    """Return the experiment and the trace of a stored run.
+
+    Errors: ExperimentError when the store has no such run, or nothing of it was recorded.
+    """
+    store = Store()
+    try:
+        experiment, rows = parse(store.experiment(run)), store.snapshots(run)
+    except StoreError as error:
+        raise ExperimentError(f"{error}; allowed: a run that python -m core runs lists") from None
+    finally:
+        store.close()
+    if not rows:
+        raise ExperimentError(f"run {run} has recorded nothing yet; allowed: a run that has")
+    return experiment, Trace(tuple(Snapshot.from_bytes(content) for _, content in rows))
+
+
+def _kept(experiment: Experiment, key: str, trace: Trace, provenance: dict[str, Any]) -> str:
+    store = Store()
+    try:
+        text = store.put_text(experiment.input.text) if experiment.input.text else None
+        canonical = experiment.canonical_json(provenance["device"])
+        run = store.ask([Ask(key, canonical, max(1, experiment.protocol.steps), text)], "probe", SERVER)[0]
+        mine = claim(store, run)
+        if mine is not None:
+            for snapshot in trace.snapshots:
+                mine.append(snapshot.step, snapshot.to_bytes())
+            mine.note(json.loads(json.dumps(provenance, default=str)))
+            mine.finish("done")
+        return run
+    finally:
+        store.close()
+
+
+def _texts(experiment: Experiment) -> dict[str, str] | None:
+    """Return the stored text that the experiment names by its hash."""
+    text = experiment.input.text
+    if text is None or not text.startswith(TEXT_HASH):
+        return None
+    store = Store()
+    try:
+        content = store.text(text)
+    finally:
+        store.close()
+    return None if content is None else {text: content}
+
+
+def _stop(experiment: Experiment, last: Snapshot) -> str | None:
+    """Say where a non-finite value began, if it is of a kind that stops this experiment's run."""
+    protocol = experiment.protocol
+    forward, gradient = last.counts(), last.counts(gradient=True)
+    overflow_step = protocol.loss_scale is not None and not any(forward.values())
+    stops = {"nan": protocol.stop_on_nan, "inf": protocol.stop_on_inf}
+    met = [kind for kind, wanted in stops.items() if wanted and forward[kind] + gradient[kind]]
+    if not met or overflow_step or last.non_finite is None:
+        return None
+    return _where(last.non_finite, last.layout.n_layers)
+
+
+def _where(first: NonFinite, n_layers: int) -> str:
+    place = {-1: "the embedding", n_layers: "what follows the stack"}.get(first.layer, f"layer {first.layer}")
+    return (f"stopped at a non-finite value: {first.kind} in the {first.direction} pass of step {first.step}, "
+            f"first at {first.site} of {place}")

@@ -1,0 +1,208 @@
+"""The Dask side: a scheduler and one worker process a lane on this machine, or an existing scheduler.
+
+It knows how processes are started, watched and ended; it does not know runs (jobs are names), pages or torch. Nothing
+here creates a Python child with ``multiprocessing`` from the web server: such a child would run the page again. Every
+process is started as ``python -m dask spec``, and what is submitted imports the worker inside itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, KilledWorker
+from distributed.deploy.spec import SpecCluster
+from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
+
+from core.lifeline import PARENT
+from core.settings import scheduler, worker_memory
+from core.store import LANES
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60.0
+_SPEC_CLUSTER: Any = SpecCluster
+_CLIENT: Any = Client
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class ClusterError(RuntimeError):
+    """The cluster did not come up; the message is one sentence."""
+
+
+def play_job(job: str) -> None:
+    """Play a job: what Dask runs in a worker process. The server never gets beyond this line's name."""
+    from core.worker import play
+
+    play(job)
+
+
+async def _launch(environment: dict[str, str], address: tuple[str, ...], cls: str, options: dict[str, Any]) -> Any:
+    """Start one Dask process. It has a session of its own, so that Ctrl-C in a terminal reaches the server alone."""
+    spec = json.dumps({"cls": cls, "opts": options})
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dask", "spec", *address, "--spec", spec, env=environment, start_new_session=True,
+        stdin=asyncio.subprocess.DEVNULL)
+
+
+class _Scheduler(SubprocessScheduler):
+    """Dask's own, but with an environment, and without its pipe for errors that nobody empties."""
+
+    def __init__(self, environment: dict[str, str], **options: Any) -> None:
+        super().__init__(**options)
+        self._environment = environment
+
+    async def _start(self) -> None:
+        self.process = await _launch(self._environment, (), "distributed.Scheduler", self.scheduler_kwargs)
+        written = Path(self.scheduler_kwargs["scheduler_file"])
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.process.returncode is None and time.monotonic() < deadline:
+            with suppress(OSError, ValueError):
+                self.address = json.loads(written.read_text())["address"]
+                return
+            await asyncio.sleep(0.02)
+        raise ClusterError(f"the scheduler did not start (exit status {self.process.returncode})")
+
+
+class _Worker(SubprocessWorker):
+    """Dask's own, but with an environment."""
+
+    def __init__(self, address: str, environment: dict[str, str], **options: Any) -> None:
+        super().__init__(address, **options)
+        self._environment = environment
+
+    async def _start(self) -> None:
+        self.process = await _launch(self._environment, (self.scheduler,), self.worker_class, self.worker_kwargs)
+
+
+class Cluster:
+    """A running cluster; `store_url` is what its own workers write to."""
+
+    def __init__(self, store_url: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="driftscope-", ignore_cleanup_errors=True)
+        self._own: Any = None
+        self._client: Any = None
+        self._closed = False
+        self._count = 0
+        self._store_url = store_url
+
+    def start(self) -> None:
+        """Bring the scheduler and the lane of the probes up; return when it has a worker. The other lane follows.
+
+        Errors: ClusterError.
+        """
+        try:
+            address = scheduler()
+            if address is None:
+                self._own = _SPEC_CLUSTER(**_specification(self._folder.name, self._store_url), name="driftscope")
+                address = self._own.scheduler_address
+            self._client = _CLIENT(address, timeout=START_TIMEOUT_S, set_as_default=False, name="driftscope")
+            self._wait_for("probe", address)
+            if self._own is not None:
+                self._own.scale(len(LANES))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ClusterError(f"the workers did not start: {' '.join(str(error).split())}") from error
+
+    def submit(self, job: str, lane: str) -> Any:
+        """Have a worker of `lane` play `job`; return Dask's future, which says only that it was played or died."""
+        self._count += 1
+        return self._client.submit(play_job, job, key=f"{job}-{self._count}", resources={lane: 1}, pure=False,
+                                   retries=0)
+
+    def is_whole(self) -> bool:
+        """Whether every process that this server started still runs, and the scheduler is within reach."""
+        if self._client.status != "running":
+            return False
+        return all(process.returncode is None for process in self._processes())
+
+    def worker_pids(self) -> dict[str, list[int]]:
+        """Return the process ids of the workers of each lane."""
+        info = self._client.run(os.getpid)
+        lanes = self._lanes()
+        return {lane: [info[address] for address in lanes.get(lane, ()) if address in info] for lane in LANES}
+
+    def kill(self) -> None:
+        """End every process that this server started, at once, whatever it does."""
+        self._closed = True
+        _kill(self._processes())
+
+    def close(self) -> None:
+        """End everything; a foreign cluster only loses a client."""
+        with suppress(Exception):  # what is gone already cannot be told to go
+            self._client.close(timeout=0.3)
+        _kill(self._processes()[1:])  # a busy worker would not be told; the scheduler is
+        with suppress(Exception):
+            self._own.close(timeout=0.7)
+        self.kill()
+        self._folder.cleanup()
+
+    def _processes(self) -> list[Any]:
+        """Return what runs for this server: the scheduler first, then the nannies."""
+        parts = [self._own.scheduler, *self._own.workers.values()] if self._own else []
+        return [part.process for part in parts if part is not None and part.process is not None]
+
+    def _lanes(self) -> dict[str, list[str]]:
+        lanes: dict[str, list[str]] = {}
+        for address, worker in self._client.scheduler_info(n_workers=-1)["workers"].items():
+            for lane in worker["resources"]:
+                lanes.setdefault(lane, []).append(address)
+        return lanes
+
+    def _wait_for(self, lane: str, address: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while lane not in self._lanes():
+            if self._closed or not self.is_whole():
+                raise ClusterError("a process ended during the start")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no worker at {address} offers the resource {lane}")
+            time.sleep(0.02)
+
+
+def died(future: Any) -> bool:
+    """Whether the worker died while it played."""
+    return bool(future.status == "error" and isinstance(future.exception(), KilledWorker))
+
+
+def _kill(processes: list[Any]) -> None:
+    """Kill each process and what it started: it leads a session, to which a nanny's worker belongs."""
+    for process in processes:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+QUIET = {
+    "DASK_LOGGING__DISTRIBUTED": "warning",
+    "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
+    "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
+}
+"""Dask's configuration by environment: warnings only, nothing served over HTTP."""
+
+
+def _specification(folder: str, store_url: str) -> dict[str, Any]:
+    """Return the arguments of a SpecCluster with one worker for each lane; only the first is started with it.
+
+    Two workers that import torch at once would each take twice as long. Dask itself never tries a job twice (allowed
+    failures 0): when a worker dies it would blame every job that waits at that worker as well. The store counts, run
+    by run.
+    """
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**QUIET, **os.environ, "DRIFTSCOPE_STORE": store_url, PARENT: str(os.getpid()), "PYTHONPATH": path}
+    common = {"host": HOST, "dashboard": False, "dashboard_address": f"{HOST}:0"}
+    scheduling = {**common, "port": 0, "allowed_failures": 0, "scheduler_file": f"{folder}/scheduler.json",
+                  "preload": ["core.lifeline"]}
+    working = {**common, "nthreads": 1, "memory_limit": worker_memory(), "local_directory": folder,
+               "preload": ["core.worker"], "preload_nanny": ["core.lifeline"]}
+    probe, train = (
+        {"cls": _Worker, "options": {
+            "environment": environment, "worker_kwargs": {**working, "name": f"{lane} worker", "resources": {lane: 1}}}}
+        for lane in LANES)
+    return {"scheduler": {"cls": _Scheduler, "options": {"environment": environment, "scheduler_kwargs": scheduling}},
+            "workers": {"probe": probe}, "worker": train}

@@ -1,0 +1,130 @@
+"""The keeper: one background thread of the web server that brings the cluster up and hands it jobs.
+
+It knows jobs, leases and processes; it does not know experiments, pages or torch. It looks every second and whenever
+it is woken; whatever it forgets when it dies is in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from core.claims import give_back, keep_jobs, release_jobs, waiting_jobs
+from core.cluster import Cluster, died
+from core.settings import scheduler, store_limit
+from core.store import Store
+
+LOG = logging.getLogger("driftscope.keeper")
+
+LOOK_S = 1.0
+AGAIN_S = 5.0
+PRUNE_S = 600.0
+STOP_TIMEOUT_S = 1.5
+
+
+@dataclass(frozen=True)
+class State:
+    """Whether work can be done: starting, ready, failed (`reason` says why; it is tried again) or stopped."""
+
+    status: str
+    reason: str = ""
+
+
+class Keeper:
+    """Keeps one cluster running for one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.server = secrets.token_urlsafe(12)
+        self.state = State("starting")
+        self._store = store
+        self._cluster: Cluster | None = None
+        self._played: dict[str, Any] = {}
+        self._pruned = 0.0
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="driftscope-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread and every process, within two seconds."""
+        self._over.set()
+        self._wake.set()
+        if self.state.status != "ready" and self._cluster is not None:
+            self._cluster.kill()  # it may still be coming up
+        self._thread.join(STOP_TIMEOUT_S)
+        self.state = State("stopped")
+
+    def worker_pids(self) -> dict[str, list[int]]:
+        """Return the process ids of the workers of each lane; empty while there is no cluster."""
+        return self._cluster.worker_pids() if self._cluster is not None and self.state.status == "ready" else {}
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            cluster = self._cluster = Cluster(self._store.url)
+            try:
+                cluster.start()
+                self.state = State("ready")
+                self._tend(cluster)
+                self.state = State("starting", "the cluster lost a process and is brought up anew")
+            except Exception as error:
+                if not self._over.is_set():
+                    LOG.exception("the cluster failed and is tried again")
+                    self.state = State("failed", str(error))
+                    self._over.wait(AGAIN_S)
+            finally:
+                self._close(cluster)
+
+    def _tend(self, cluster: Cluster) -> None:
+        """Look after everything until the server stops or the cluster loses a process."""
+        looked = 0.0
+        while not self._over.is_set() and cluster.is_whole():
+            self._wake.clear()
+            if time.monotonic() - looked >= LOOK_S:
+                looked = time.monotonic()
+                self._guarded(self._look)
+            self._guarded(lambda: self._submit(cluster))
+            self._wake.wait(LOOK_S)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Do one round of work; a store that fails for a moment must not end the thread."""
+        try:
+            work()
+        except Exception:
+            LOG.exception("a round failed and is tried again")
+            self._over.wait(LOOK_S)
+
+    def _look(self) -> None:
+        keep_jobs(self._store, self.server)
+        give_back(self._store, self.server)
+        if time.monotonic() - self._pruned > PRUNE_S or not self._pruned:
+            self._pruned = time.monotonic()
+            self._store.prune(store_limit())
+
+    def _submit(self, cluster: Cluster) -> None:
+        """Take note of jobs that were played, and hand over those that have waiting runs."""
+        for job, future in list(self._played.items()):
+            if future.done():
+                if died(future):
+                    give_back(self._store, self.server, job)
+                del self._played[job]
+        for job, lane in waiting_jobs(self._store, self.server):
+            if job not in self._played:
+                self._played[job] = cluster.submit(job, lane)
+                self._played[job].add_done_callback(lambda _: self.wake())
+
+    def _close(self, cluster: Cluster) -> None:
+        cluster.close()
+        self._played.clear()
+        release_jobs(self._store, self.server, workers_ended=scheduler() is None)

@@ -1,0 +1,66 @@
+"""What was measured for a list of variants: asks the engine, waits a moment, and says what is still on its way.
+
+The results themselves are kept by the engine's store and its bounded cache of traces; nothing is kept here but which
+expensive experiments this visit has agreed to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core import service
+from core.cost import Cost, cost
+from core.experiment import Experiment
+from core.store import RunView
+from core.trace import Trace
+from pages.ui.link import Changes
+
+AGREED = "cache.agreed"
+PATIENCE_S = 3.0
+"""A script waits this long before it shows what there is and hands over to a fragment that watches the rest."""
+
+AUTOMATIC_S = 1.5
+"""Runs estimated to take longer than this start only when the visitor says so."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant: what it changes, its experiment, its run, and its trace once there is one."""
+
+    changes: Changes
+    experiment: Experiment
+    run: RunView
+    trace: Trace | None
+
+
+def estimate(experiments: Sequence[Experiment]) -> Cost:
+    """Return the cost of all experiments together; memory is that of the largest."""
+    costs = [cost(experiment) for experiment in experiments]
+    return Cost(max(one.parameters for one in costs), sum(one.flops for one in costs),
+                max(one.peak_bytes for one in costs), sum(one.stored_bytes for one in costs))
+
+
+def must_ask(experiments: Sequence[Experiment]) -> bool:
+    """Return whether the visitor has to agree first: it would take long, and the results do not stand ready."""
+    missing = service.missing(experiments)
+    agreed: set[str] = st.session_state.setdefault(AGREED, set())
+    unknown = [experiment for experiment in missing if experiment.canonical_json() not in agreed]
+    return bool(unknown) and estimate(unknown).seconds > AUTOMATIC_S
+
+
+def agree(experiments: Sequence[Experiment]) -> None:
+    """Remember that this visit wants these experiments whatever they cost."""
+    st.session_state.setdefault(AGREED, set()).update(experiment.canonical_json() for experiment in experiments)
+
+
+def measure(variants: Sequence[tuple[Changes, Experiment]], patience: float = PATIENCE_S) -> list[Measured]:
+    """Ask for every variant and return what there is after at most `patience` seconds.
+
+    Errors: ExperimentError when the engine refuses the request, for instance for its size.
+    """
+    runs = service.wait(service.ensure([experiment for _, experiment in variants]), patience)
+    return [Measured(changes, experiment, run, service.trace(run.id) if run.status == "done" else None)
+            for (changes, experiment), run in zip(variants, runs, strict=True)]

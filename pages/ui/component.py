@@ -1,0 +1,63 @@
+"""The one chart component: hands a figure to ``assets/chart.js``, which draws it with Plotly.react.
+
+Used for every chart, because ``st.plotly_chart`` takes a chart down whenever its data change, and with it the visitor's
+zoom, hover and hidden lines. Nothing here knows what a figure shows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.ui import stream, theme
+from pages.ui.language import words
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+
+PHRASES: dict[str, str] = {
+    "Download plot as a PNG": "plotly.image",
+    "Zoom": "plotly.zoom",
+    "Pan": "plotly.pan",
+    "Zoom in": "plotly.zoom_in",
+    "Zoom out": "plotly.zoom_out",
+    "Reset axes": "plotly.reset",
+    "Double-click to zoom back out": "plotly.zoom_back",
+    "Double-click on legend to isolate one trace": "plotly.isolate",
+    "Preparing image - this may take a few seconds": "plotly.preparing",
+}
+"""What Plotly says by itself → our key for it."""
+
+_mount = st.components.v2.component(
+    "driftscope_chart",
+    js=(ASSETS / "chart.js").read_text("utf-8"),
+    css=(ASSETS / "chart.css").read_text("utf-8"),
+    isolate_styles=False,  # Plotly's zoom does not work in a shadow tree
+)
+
+
+def draw(figure: go.Figure, key: str, *, label: str, height: int = 520) -> None:
+    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels."""
+    t = words()
+    _mount(
+        key=key,
+        data={
+            "figure": _bare(figure),
+            "templates": {base: theme.template(base).to_plotly_json() for base in theme.PALETTES},
+            "library": stream.PLOTLY,
+            "lang": t.lang,
+            "phrases": {said: t(ours) for said, ours in PHRASES.items()},
+            "label": label,
+            "failure": t("chart.failed"),
+            "height": height,
+        },
+    )
+
+
+def _bare(figure: go.Figure) -> dict[str, Any]:
+    """Return the figure as JSON, arrays as bytes, without its template: only the browser knows which theme is on."""
+    plain = figure.to_dict()
+    plain["layout"].pop("template", None)
+    return {"data": plain["data"], "layout": plain["layout"]}

@@ -1,0 +1,172 @@
+"""The controls of a comparison: a preset, the single dials, all other settings folded away, and the variants.
+
+Widgets hold what the visitor typed; a `View` is what was accepted of it. Values that are refused stay in their widget
+beside the reason, and the last good view stays on screen. It knows Streamlit's session and query, and no numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import streamlit as st
+
+from core.experiment import Experiment
+from core.fields import ExperimentError
+from core.presets import PRESETS, preset
+from pages.ui import fields, link
+from pages.ui.link import Changes, View
+from pages.ui.text import Words
+
+DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+VIEW, QUERY, ROWS = "drift.view", "drift.query", "drift.rows"
+
+
+def settle() -> list[link.Notice]:
+    """Take the view from the link when it is a new one, else from this visit; fill every widget that is empty."""
+    query = {name: value for name, value in st.query_params.items() if name in _PARAMETERS}
+    known = st.session_state.get(QUERY)
+    arrived = known is None or (bool(query) and query != known)
+    notices: list[link.Notice] = []
+    if arrived:
+        st.session_state[VIEW], notices = link.read(query)
+    _fill(st.session_state[VIEW], force=arrived)
+    return notices
+
+
+def mirror(view: View) -> None:
+    """Keep the view and write it into the URL."""
+    st.session_state[VIEW] = view
+    st.session_state[QUERY] = query = link.write(view)
+    for name in _PARAMETERS - query.keys():
+        st.query_params.pop(name, None)
+    st.query_params.update(query)
+
+
+def base(t: Words) -> Experiment:
+    """Draw preset, dials and settings; return the base they describe, or the last good one beside the reason."""
+    columns = st.columns([1.5, 1.3, 1.2, 1.1, 1.1])
+    with columns[0]:
+        st.selectbox(t("drift.preset"), list(PRESETS), key="preset", format_func=lambda name: t(f"preset.{name}"),
+                     help=t(f"preset_help.{st.session_state['preset']}"), on_change=_take_preset)
+    with columns[1]:
+        depth = st.session_state["model.n_layers"]
+        st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
+    for column, (dial, names) in zip(columns[2:], link.CHOICES.items(), strict=True):
+        with column:
+            st.selectbox(t(f"field.{dial}"), list(names), key=link.DIALS[dial], help=t(f"help.{dial}"),
+                         format_func=fields.spoken_value(dial, t))
+    with st.expander(t("drift.settings"), icon=":material/tune:"):
+        _settings(t)
+    last: View = st.session_state[VIEW]
+    try:
+        values = {path: fields.value_of(path, st.session_state[path]) for path in fields.schemas()}
+        return preset(st.session_state["preset"]).with_values(values)
+    except ExperimentError as error:
+        st.error(str(error), icon=":material/block:")
+        return last.base
+
+
+def variants(t: Words) -> tuple[Changes, ...]:
+    """Draw the variants' rows; return what each changes of the base. What cannot be read is said beside its row."""
+    st.markdown(f"**{t('drift.compare')}**", help=t("drift.variant_help"))
+    rows: int = st.session_state[ROWS]
+    found = []
+    for row in range(rows):
+        chips, remove = st.columns([12, 1], vertical_alignment="center")
+        with chips:
+            chosen = st.multiselect(t("drift.variant_label", number=row + 1), _menu(row), key=f"variant.{row}",
+                                    format_func=lambda code: fields.spoken(code, t), accept_new_options=True,
+                                    placeholder=t("drift.variant_placeholder"), label_visibility="collapsed")
+        remove.button("✕", key=f"remove.{row}", help=t("drift.remove_variant"), on_click=_remove, args=(row,))
+        found.append(_changes(chosen, t))
+    st.button(t("drift.add_variant"), icon=":material/add:", on_click=_add, disabled=rows >= link.MAX_VARIANTS)
+    return tuple(changes for changes in found if changes)
+
+
+def shown(t: Words) -> dict[str, str]:
+    """Draw what the chart shows; return it by the names of `link.SHOWN`."""
+    columns = st.columns([2, 2, 1.4, 1.4], vertical_alignment="bottom")
+    with columns[0]:
+        st.selectbox(t("drift.stat"), link.SHOWN["stat"], key="stat", format_func=lambda name: t(f"statistic.{name}"))
+    with columns[1]:
+        st.selectbox(t("drift.site"), link.SHOWN["site"], key="site", format_func=lambda name: f"{t(f'site.{name}')} "
+                     f"({name})")
+    for column, name in zip(columns[2:], ("of", "scale"), strict=True):
+        with column:
+            st.segmented_control(t(f"drift.{name}"), link.SHOWN[name], key=name, required=True,
+                                 format_func=_options(name, t))
+    return {name: st.session_state[name] for name in link.SHOWN}
+
+
+_PARAMETERS = frozenset({"preset", "x", *link.DIALS, *link.SHOWN})
+
+
+def _options(name: str, t: Words) -> Callable[[str], str]:
+    return lambda value: t(f"drift.{name}_{value}")
+
+
+def _fill(view: View, force: bool) -> None:
+    """Give every widget the value that the view has for it; without `force` only those that have none."""
+    values: dict[str, Any] = {"preset": view.preset, **view.shown, ROWS: len(view.variants)}
+    values |= {path: fields.held(path, value) for path, value in view.base.paths().items() if path in fields.schemas()}
+    values |= {f"variant.{row}": fields.codes(changes) for row, changes in enumerate(view.variants)}
+    state: MutableMapping[Any, Any] = st.session_state
+    for key, value in values.items():
+        if force or key not in state:
+            state[key] = value
+
+
+def _take_preset() -> None:
+    """Let every dial and setting jump to the chosen preset."""
+    last: View = st.session_state[VIEW]
+    name = st.session_state["preset"]
+    _fill(View(name, preset(name), last.variants, last.shown), force=True)
+
+
+def _add() -> None:
+    st.session_state[f"variant.{st.session_state[ROWS]}"] = []
+    st.session_state[ROWS] += 1
+
+
+def _remove(row: int) -> None:
+    last = st.session_state[ROWS] - 1
+    for index in range(row, last):
+        st.session_state[f"variant.{index}"] = st.session_state[f"variant.{index + 1}"]
+    del st.session_state[f"variant.{last}"]
+    st.session_state[ROWS] = last
+
+
+def _settings(t: Words) -> None:
+    """Draw a tab a part, a widget a field."""
+    tabs = st.tabs([t(f"part.{part}") for part in Experiment.model_fields])
+    for part, tab in zip(Experiment.model_fields, tabs, strict=True):
+        columns = tab.columns(4)
+        rest = [path for path in fields.schemas() if path.startswith(f"{part}.") and path not in link.DIALS.values()]
+        for index, path in enumerate(rest):
+            with columns[index % 4]:
+                fields.widget(path, t)
+
+
+def _menu(row: int) -> list[str]:
+    """Return the changes to choose from: every named value of every field, and what this row holds already."""
+    known = fields.all_codes()
+    return [*known, *(code for code in st.session_state.get(f"variant.{row}", []) if code not in known)]
+
+
+def _changes(codes: list[str], t: Words) -> dict[str, Any]:
+    """Read a row's changes; what names no field is said and left out."""
+    changes = {}
+    for code in codes:
+        name, equals, value = code.partition("=")
+        path = fields.paths().get(name.strip())
+        if not equals or path is None:
+            st.error(t("drift.no_change", value=code), icon=":material/block:")
+        else:
+            changes[path] = fields.json_or_text(value.strip())
+    return changes
+
+
+def name_of(changes: Changes, t: Words) -> str:
+    """Return what the visitor reads as a variant's name; the base, which changes nothing, is called so."""
+    return " · ".join(fields.spoken(code, t) for code in fields.codes(changes)) or t("drift.base_name")

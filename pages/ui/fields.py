@@ -1,0 +1,150 @@
+"""The experiment's fields as widgets and as words: made from its JSON Schema, so a new field needs no line here.
+
+A widget holds names, switches and numbers as they are, and everything else as a line of text that is read as JSON. A
+change is written as a code, ``norm=none``; `spoken` says it in the visitor's language.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import streamlit as st
+
+from core.experiment import Experiment, json_schema
+from pages.ui.text import Words
+
+HIDDEN = frozenset({"model.family", "protocol.steps", "protocol.record_every", "protocol.optimizer", "protocol.lr",
+                    "protocol.betas", "protocol.momentum", "protocol.weight_decay", "protocol.warmup",
+                    "protocol.schedule", "protocol.grad_clip"})
+"""Fields that have one value until training and the recurrent families are built."""
+
+AUTO = ""
+"""What a widget holds for null."""
+
+Schema = Mapping[str, Any]
+
+
+@cache
+def schemas() -> Mapping[str, Schema]:
+    """Return the JSON Schema of every field that is shown, by its dotted path."""
+    whole = json_schema()
+    parts = {part: whole["$defs"][part.capitalize()]["properties"] for part in Experiment.model_fields}
+    return {path: field for part, fields in parts.items() for name, field in fields.items()
+            if (path := f"{part}.{name}") not in HIDDEN}
+
+
+@cache
+def paths() -> Mapping[str, str]:
+    """Return field name → dotted path; names are unique over the parts."""
+    return {path.partition(".")[2]: path for path in schemas()}
+
+
+def widget(path: str, t: Words) -> None:
+    """Draw the widget of one field; its key is the path."""
+    name = path.partition(".")[2]
+    _DRAW[kind(path)](path, t, t(f"field.{name}"), t(f"help.{name}"))
+
+
+def kind(path: str) -> str:
+    """Return how a field is asked for: menu, switch, number, text or line."""
+    schema = schemas()[path]
+    if options(path):
+        return "menu"
+    if path == "input.text":
+        return "text"
+    return {"boolean": "switch", "integer": "number", "number": "number"}.get(schema.get("type", ""), "line")
+
+
+def options(path: str) -> list[str]:
+    """Return the names a field may have; AUTO stands for null. Empty when it takes anything but names."""
+    found: list[str] = []
+    for schema in schemas()[path].get("anyOf", [schemas()[path]]):
+        names = _NAMES.get(schema.get("type", ""), schema.get("enum"))
+        if names is None:
+            return []
+        found += names
+    return sorted(found, key=AUTO.__ne__) if found != _NAMES["boolean"] else []
+
+
+_NAMES: dict[str, list[str]] = {"null": [AUTO], "boolean": ["true", "false"]}
+
+
+def held(path: str, value: Any) -> Any:
+    """Return a field's JSON value as its widget holds it."""
+    if kind(path) in ("switch", "number"):
+        return value
+    return AUTO if value in (None, {}) else value if isinstance(value, str) else json.dumps(value)
+
+
+def value_of(path: str, holds: Any) -> Any:
+    """Return what a widget holds as the field's JSON value."""
+    if kind(path) == "text":
+        return holds or None
+    if not isinstance(holds, str):
+        return holds
+    return json_or_text(holds.strip()) if holds.strip() else {} if path == "model.layer_norms" else None
+
+
+def json_or_text(text: str) -> Any:
+    """Read text as JSON, else as itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def codes(changes: Mapping[str, Any]) -> list[str]:
+    """Return changes as codes: ``norm=none``."""
+    return [f"{path.partition('.')[2]}={value if isinstance(value, str) else json.dumps(value)}"
+            for path, value in changes.items()]
+
+
+@cache
+def all_codes() -> tuple[str, ...]:
+    """Return every change whose value has a name."""
+    return tuple(f"{name}={value or 'null'}" for name, path in paths().items()
+                 for value in (["true", "false"] if kind(path) == "switch" else options(path)))
+
+
+def spoken(code: str, t: Words) -> str:
+    """Say a change: ``norm=none`` → Norm: no norm; what names no field is said as it is."""
+    name, _, value = code.partition("=")
+    return f"{t(f'field.{name}')}: {spoken_value(name, t)(value)}" if f"field.{name}" in t else code
+
+
+def spoken_value(name: str, t: Words) -> Callable[[str], str]:
+    """Return what says the values of one field."""
+    def say(value: str) -> str:
+        keys = (f"value.{name}_{value}".lower(), f"{name}.{value}", f"norm.{value}" if name == "qk_norm" else "")
+        return _PLAIN.get(value) or next((t(key) for key in keys if key in t), value)
+
+    return say
+
+
+_PLAIN = {AUTO: "auto", "null": "auto"}
+
+
+def _menu(path: str, t: Words, label: str, help_text: str) -> None:
+    name = path.partition(".")[2]
+    st.selectbox(label, options(path), key=path, help=help_text, format_func=spoken_value(name, t))
+
+
+def _number(path: str, _t: Words, label: str, help_text: str) -> None:
+    schema = schemas()[path]
+    number = int if schema["type"] == "integer" else float
+    low, high = (None if schema.get(end) is None else number(schema[end]) for end in ("minimum", "maximum"))
+    settings: dict[str, Any] = {} if number is int else {"format": "%g", "step": 0.1}
+    st.number_input(label, min_value=low, max_value=high, key=path, help=help_text, **settings)
+
+
+_DRAW: dict[str, Callable[[str, Words, str, str], object]] = {
+    "menu": _menu,
+    "number": _number,
+    "text": lambda path, t, label, help_text: st.text_area(label, key=path, help=help_text,
+                                                           placeholder=t("drift.text_placeholder")),
+    "switch": lambda path, _t, label, help_text: st.toggle(label, key=path, help=help_text),
+    "line": lambda path, _t, label, help_text: st.text_input(label, key=path, help=help_text, placeholder="auto"),
+}

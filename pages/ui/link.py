@@ -1,0 +1,213 @@
+"""The state of the drift page as a link, both ways: a View to query parameters and back.
+
+A link says the preset, the single dials in which the base differs from it, what the chart shows, and, in one compact
+versioned parameter, all other differences and the variants. Reading never fails: what is refused is replaced and
+becomes a Notice. No Streamlit here, and no words: a notice is a text key and its values.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.experiment import Experiment
+from core.fields import ExperimentError
+from core.presets import PRESETS, preset
+from core.tables import INITS, NORMS, PLACEMENTS
+from core.vocabulary import SITES, STATISTICS
+
+Changes = Mapping[str, Any]
+"""Dotted path → JSON value."""
+
+DIALS: dict[str, str] = {
+    "layers": "model.n_layers", "norm": "model.norm", "placement": "model.placement", "init": "model.init",
+}
+"""Query parameter of a single dial → the field it sets."""
+
+CHOICES: dict[str, Mapping[str, object]] = {"norm": NORMS, "placement": PLACEMENTS, "init": INITS}
+"""Dial → its names; the dial that is missing here is a number."""
+
+LAYERS = (1, 512)
+MAX_VARIANTS = 6
+VERSION = "1"
+MAX_BYTES = 65_536
+"""An unpacked parameter larger than this is refused: links come from strangers."""
+
+DEFAULT_PRESET = "pre_layernorm"
+DEFAULT_VARIANTS: tuple[Changes, ...] = ({"model.norm": "none"}, {"model.norm": "rmsnorm"})
+
+SHOWN: dict[str, tuple[str, ...]] = {
+    "site": tuple(SITES),
+    "stat": tuple(STATISTICS),
+    "of": ("forward", "gradient"),
+    "scale": ("log", "linear"),
+}
+"""Query parameter of what the chart shows → its values."""
+
+SHOWN_DEFAULTS = {"site": "resid_post", "stat": "rms", "of": "forward", "scale": "log"}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something in a link that was refused: a text key and the values of its placeholders."""
+
+    key: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class View:
+    """What the drift page shows: a base experiment, what each variant changes of it, and the chart's settings."""
+
+    preset: str = DEFAULT_PRESET
+    base: Experiment = field(default_factory=lambda: preset(DEFAULT_PRESET))
+    variants: tuple[Changes, ...] = DEFAULT_VARIANTS
+    shown: Mapping[str, str] = field(default_factory=lambda: dict(SHOWN_DEFAULTS))
+
+
+def write(view: View) -> dict[str, str]:
+    """Return the query parameters of `view`; what is as by default is left out."""
+    origin = preset(view.preset)
+    changes = view.base.differences(origin)
+    query = {"preset": view.preset} if view.preset != DEFAULT_PRESET else {}
+    query |= {dial: str(changes.pop(path)) for dial, path in DIALS.items() if path in changes}
+    rest: dict[str, Any] = {"base": changes} if changes else {}
+    if view.variants != DEFAULT_VARIANTS:
+        rest["variants"] = [dict(variant) for variant in view.variants]
+    if rest:
+        query["x"] = pack(rest)
+    return query | {name: value for name, value in view.shown.items() if value != SHOWN_DEFAULTS[name]}
+
+
+def read(query: Mapping[str, str]) -> tuple[View, list[Notice]]:
+    """Return the view that `query` describes, and a notice for each part of it that was refused and replaced."""
+    notices: list[Notice] = []
+    name = _choice(query, "preset", PRESETS, DEFAULT_PRESET, notices)
+    base = preset(name)
+    for dial, path in DIALS.items():
+        if dial in query:
+            base = _changed(base, {path: _dial_value(query[dial], dial)}, _dial_notice(query[dial], dial), notices)
+    packed = _unpacked(query.get("x"), notices)
+    base = _apply_each(base, packed.get("base"), notices)
+    variants = DEFAULT_VARIANTS if "variants" not in packed else _variants(base, packed["variants"], notices)
+    shown = {key: _choice(query, key, values, SHOWN_DEFAULTS[key], notices) for key, values in SHOWN.items()}
+    return View(name, base, variants, shown), notices
+
+
+def experiments(view: View) -> tuple[list[tuple[Changes, Experiment]], list[Notice]]:
+    """Return the base (no changes) and its variants, each once, and a notice for each that is refused on this base."""
+    notices: list[Notice] = []
+    found: dict[str, tuple[Changes, Experiment]] = {view.base.canonical_json(): ({}, view.base)}
+    for changes in view.variants:
+        try:
+            experiment = view.base.with_values(changes)
+        except ExperimentError as error:
+            notices.append(Notice("link.variant", {"value": describe(changes), "reason": str(error)}))
+            continue
+        found.setdefault(experiment.canonical_json(), (changes, experiment))
+    return list(found.values()), notices
+
+
+def describe(changes: Changes) -> str:
+    """Return changes as short code: ``norm=none, n_layers=24``."""
+    return ", ".join(f"{path.partition('.')[2]}={_plain(value)}" for path, value in changes.items())
+
+
+def pack(content: object) -> str:
+    """Return JSON content as one compact, versioned parameter."""
+    raw = json.dumps(content, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()
+    return f"{VERSION}.{base64.urlsafe_b64encode(zlib.compress(raw, 9)).decode().rstrip('=')}"
+
+
+def unpack(text: str) -> Any:
+    """Return the content of a packed parameter. ValueError when it is of another version, broken or too large."""
+    version, _, body = text.partition(".")
+    if version != VERSION:
+        raise ValueError(f"version {version!r}")
+    try:
+        engine = zlib.decompressobj()
+        raw = engine.decompress(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), MAX_BYTES)
+    except (zlib.error, binascii.Error) as error:
+        raise ValueError(str(error)) from None
+    if not engine.eof:
+        raise ValueError("cut off or too large")
+    return json.loads(raw)
+
+
+def _unpacked(text: str | None, notices: list[Notice]) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        content = unpack(text)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict):
+        return content
+    notices.append(Notice("link.packed", {"value": text[:24]}))
+    return {}
+
+
+def _choice(query: Mapping[str, str], name: str, values: Mapping[str, object] | tuple[str, ...], default: str,
+            notices: list[Notice]) -> str:
+    value = query.get(name, default)
+    if value in values:
+        return value
+    notices.append(Notice("link.choice", {"name": name, "value": value[:60], "allowed": ", ".join(values),
+                                          "used": default}))
+    return default
+
+
+def _dial_value(text: str, dial: str) -> Any:
+    return text if dial in CHOICES else int(text) if text.isascii() and text.lstrip("-").isdigit() else text
+
+
+def _dial_notice(text: str, dial: str) -> Callable[[str], Notice]:
+    allowed = ", ".join(CHOICES[dial]) if dial in CHOICES else f"{LAYERS[0]} … {LAYERS[1]}"
+    return lambda used: Notice("link.choice", {"name": dial, "value": text[:60], "allowed": allowed, "used": used})
+
+
+def _changed(base: Experiment, changes: Changes, notice: Callable[[str], Notice], notices: list[Notice]) -> Experiment:
+    """Return `base` with the changes, or as it is with a notice that names the value kept instead."""
+    try:
+        return base.with_values(changes)
+    except ExperimentError:
+        notices.append(notice(", ".join(str(base.paths().get(path, "")) for path in changes)))
+        return base
+
+
+def _apply_each(base: Experiment, changes: object, notices: list[Notice]) -> Experiment:
+    """Apply all changes together; if they are refused, one by one, so that the good ones are kept."""
+    if not isinstance(changes, dict):
+        return base
+    try:
+        return base.with_values(changes)
+    except ExperimentError:
+        pass
+    for path, value in changes.items():
+        base = _changed(base, {path: value}, _field_notice(path, value), notices)
+    return base
+
+
+def _field_notice(path: str, value: object) -> Callable[[str], Notice]:
+    return lambda used: Notice("link.field", {"name": path[:60], "value": _plain(value)[:60], "used": used})
+
+
+def _variants(base: Experiment, content: object, notices: list[Notice]) -> tuple[Changes, ...]:
+    listed = [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
+    known = base.paths()
+    kept = [{path: value for path, value in row.items() if path in known} for row in listed]
+    if kept != content:
+        notices.append(Notice("link.variants", {}))
+    if len(kept) > MAX_VARIANTS:
+        notices.append(Notice("link.too_many", {"count": str(len(kept)), "limit": str(MAX_VARIANTS)}))
+    return tuple(row for row in kept[:MAX_VARIANTS] if row)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+

@@ -1,0 +1,136 @@
+"""How things look: one colour a norm, one dash a placement, one symbol an init, and a Plotly template a theme.
+
+The colours keep a contrast of 3:1 on white and on the dark background, and stay apart for the three kinds of colour
+blindness (tests/test_theme.py); dash and symbol say the same again without colour. The file knows names, not numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import plotly.graph_objects as go
+
+NORM_COLORS: dict[str, str] = {
+    "none": "#e5202a",
+    "layernorm": "#3480d0",
+    "rmsnorm": "#0c7d5d",
+    "batchnorm": "#b38c63",
+    "groupnorm": "#973aff",
+    "scalenorm": "#dd6fa4",
+    "dyt": "#75740c",
+    "layernorm_std_eps": "#129ed0",
+    "layernorm_unbiased": "#61629d",
+}
+
+PLACEMENT_DASHES: dict[str, str] = {
+    "pre": "solid",
+    "post": "12px,6px",
+    "sandwich": "14px,5px,3px,5px",
+    "branch": "4px,4px",
+}
+
+INIT_SYMBOLS: dict[str, str] = {
+    "xavier": "circle",
+    "normal": "square",
+    "lecun": "diamond",
+    "kaiming": "cross",
+    "torch_default": "x",
+    "orthogonal": "pentagon",
+    "gpt2": "star",
+    "deepnorm": "hexagon",
+}
+"""Triangles are missing on purpose: they mark values that have no place on the axis."""
+
+OTHER_COLOR = "#7d8794"
+"""A norm that a visitor registered, and everything that belongs to no norm."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one variant is drawn in every chart."""
+
+    color: str = OTHER_COLOR
+    dash: str = "solid"
+    symbol: str = "circle"
+
+
+NEUTRAL = Style()
+
+
+def style(norm: str, placement: str = "pre", init: str = "xavier") -> Style:
+    """Return the look of a variant; names that are not ours get the neutral look. Norm none has no placement."""
+    return Style(
+        NORM_COLORS.get(norm, OTHER_COLOR),
+        "solid" if norm == "none" else PLACEMENT_DASHES.get(placement, "solid"),
+        INIT_SYMBOLS.get(init, "circle"),
+    )
+
+
+@dataclass(frozen=True)
+class Palette:
+    """The few colours of a theme outside the data; the same as in .streamlit/config.toml."""
+
+    background: str
+    text: str
+    muted: str
+    grid: str
+    accent: str
+
+
+PALETTES: dict[str, Palette] = {
+    "light": Palette(background="#ffffff", text="#1a2230", muted="#566070", grid="#e3e7ed", accent="#1f5fae"),
+    "dark": Palette(background="#11161f", text="#e9edf3", muted="#a3adba", grid="#2a3442", accent="#6aa9f4"),
+}
+
+TICK_PX, TEXT_PX, AXIS_PX, TITLE_PX = 16, 16, 18, 22
+"""Type sizes for a lecture hall."""
+
+LOG_TICK_PX = 19
+"""Plotly writes the 2 and 5 between the powers of ten at three quarters of this."""
+
+
+@cache
+def template(base: str) -> go.layout.Template:
+    """Return the Plotly template of the theme ``light`` or ``dark``."""
+    look = PALETTES[base]
+    axis = {
+        "gridcolor": look.grid,
+        "linecolor": look.muted,
+        "zeroline": False,
+        "showline": True,
+        "ticks": "outside",
+        "tickcolor": look.muted,
+        "tickfont": {"size": TICK_PX},
+        "title": {"font": {"size": AXIS_PX}, "standoff": 10},
+        "automargin": True,
+        "exponentformat": "power",
+        "minexponent": 5,
+        "separatethousands": True,
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"size": TEXT_PX, "color": look.text},
+            "paper_bgcolor": look.background,
+            "plot_bgcolor": look.background,
+            "title": _title(),
+            "xaxis": axis,
+            "yaxis": axis,
+            "legend": {"font": {"size": TEXT_PX}, "itemwidth": 48},
+            "hoverlabel": {"font": {"size": TEXT_PX}, "align": "left", "namelength": -1},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.muted, "activecolor": look.accent},
+            "annotationdefaults": {"font": {"size": TEXT_PX, "color": look.muted}, "showarrow": False},
+            "shapedefaults": {"line": {"color": look.muted}, "label": {"font": {"size": TEXT_PX, "color": look.muted}}},
+        }
+    )
+
+
+def _title() -> dict[str, object]:
+    """Place the title at the left above the drawing, with room of its own."""
+    return {
+        "font": {"size": TITLE_PX},
+        "x": 0,
+        "xref": "container",
+        "xanchor": "left",
+        "pad": {"l": 8},
+    }

@@ -1,0 +1,337 @@
+"""The store: real SQLite files, real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from core import claims
+from core.claims import Cancelled, LostClaim, claim, give_back, keep_jobs, release_jobs, waiting_jobs, waiting_runs
+from core.database import JOBS, RUNS, StoreError
+from core.settings import SettingError, limits, store_limit
+from core.store import Ask, Store
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ASKING = """
+import sys, time
+from core.store import Ask, Store
+store = Store(sys.argv[1])
+while time.time() < float(sys.argv[2]): pass
+print(*store.ask([Ask(str(n), "{}") for n in sys.argv[3].split(",")], "probe", "me"))
+store.close()
+"""
+
+CLAIMING = """
+import sys, time
+from core.claims import claim
+from core.store import Store
+store = Store(sys.argv[1])
+while time.time() < float(sys.argv[2]): pass
+print(sum(claim(store, run) is not None for run in sys.argv[3].split(",")))
+store.close()
+"""
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'folder' / 'runs.db'}"
+
+
+@pytest.fixture
+def store(url):
+    opened = Store(url)
+    yield opened
+    opened.close()
+
+
+def ask(store, *keys, lane="probe", server="me", steps=1):
+    return store.ask([Ask(key, '{"key": "' + key + '"}', steps) for key in keys], lane, server)
+
+
+def together(code, url, *arguments, processes=6):
+    """Run `code` in several Python processes that begin at the same moment; return what each printed."""
+    moment = str(time.time() + 2.5)
+    running = [subprocess.Popen([sys.executable, "-W", "error", "-c", code, url, moment, *arguments], cwd=ROOT,
+                                stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    printed = [process.communicate(timeout=60)[0].split() for process in running]
+    assert [process.returncode for process in running] == [0] * processes
+    return printed
+
+
+def test_a_new_store_is_created_on_demand_and_opens_again(url, store):
+    store.put_fact("device", "cpu")
+    again = Store(url)
+    assert again.fact("device") == "cpu"
+    assert again.fact("nothing") is None
+    again.close()
+
+
+def test_a_store_keeps_texts_by_their_content_hash(store):
+    content_hash = store.put_text("浮点数 drift")
+    assert content_hash.startswith("sha256:")
+    assert store.put_text("浮点数 drift") == content_hash
+    assert store.text(content_hash) == "浮点数 drift"
+    assert store.text("sha256:0") is None
+
+
+def test_the_same_key_gives_the_same_run(store):
+    first = ask(store, "a", "b", "a")
+    assert first[0] == first[2] != first[1]
+    assert ask(store, "b", "c")[0] == first[1]
+    assert [view.status for view in store.views(first)] == ["queued"] * 3
+
+
+def test_runs_of_a_job_keep_the_order_in_which_they_were_asked(store):
+    run_ids = ask(store, "z", "m", "a")
+    job = waiting_jobs(store, "me")[0][0]
+    assert waiting_runs(store, job) == run_ids
+    assert [view.queue_position for view in store.views(run_ids)] == [0, 1, 2]
+
+
+def test_processes_that_ask_at_once_create_one_run_for_each_key(url, store):
+    printed = together(ASKING, url, "1,2,3,4,5") + together(ASKING, url, "5,4,3,2,1")
+    assert len({tuple(sorted(run_ids)) for run_ids in printed}) == 1
+    assert len(store.recent()) == 5
+
+
+def test_processes_that_claim_at_once_get_each_run_once(url, store):
+    run_ids = ask(store, *"abcdefgh")
+    counts = [int(words[0]) for words in together(CLAIMING, url, ",".join(run_ids))]
+    assert sum(counts) == len(run_ids)
+
+
+def test_processes_that_create_the_store_at_once_all_succeed(url):
+    assert len(together(ASKING, url, "1")) == 6
+
+
+def test_fifty_threads_that_ask_at_once_create_one_run(store):
+    found, barrier = [], threading.Barrier(50)
+
+    def one():
+        barrier.wait()
+        found.extend(ask(store, "same"))
+
+    threads = [threading.Thread(target=one) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 50
+    assert len(set(found)) == 1
+
+
+def test_snapshots_come_back_after_the_last_one_seen(store):
+    run_id = ask(store, "a", steps=3)[0]
+    mine = claim(store, run_id)
+    for step in range(3):
+        mine.append(step, bytes([step]))
+    mine.finish("done")
+    assert store.snapshots(run_id) == [(0, b"\0"), (1, b"\1"), (2, b"\2")]
+    assert store.snapshots(run_id, after=1) == [(2, b"\2")]
+    view = store.views([run_id])[0]
+    assert (view.status, view.steps_done, view.steps_total, view.over) == ("done", 3, 3, True)
+    assert store.unfinished([run_id]) == 0
+
+
+def test_what_a_worker_notes_is_seen_by_readers(store):
+    run_id = ask(store, "a")[0]
+    claim(store, run_id).note({"device": "cpu", "threads": 1})
+    assert store.views([run_id])[0].provenance == {"device": "cpu", "threads": 1}
+    assert store.experiment(run_id) == '{"key": "a"}'
+
+
+def test_a_run_that_failed_may_be_asked_for_again(store):
+    run_id = ask(store, "a")[0]
+    claim(store, run_id).finish("failed", "it was too large")
+    assert store.views([run_id])[0].error == "it was too large"
+    assert ask(store, "a") != [run_id]
+
+
+def test_a_waiting_run_is_cancelled_at_once_and_may_be_asked_for_again(store):
+    run_id = ask(store, "a")[0]
+    store.cancel([run_id])
+    assert store.views([run_id])[0].status == "cancelled"
+    assert claim(store, run_id) is None
+    assert ask(store, "a") != [run_id]
+
+
+def test_a_running_run_is_told_that_it_was_cancelled(store):
+    run_id = ask(store, "a")[0]
+    mine = claim(store, run_id)
+    mine.check()
+    store.cancel([run_id])
+    assert ask(store, "a") != [run_id]
+    with pytest.raises(Cancelled):
+        mine.check()
+    with pytest.raises(Cancelled):
+        mine.append(0, b"late")
+    mine.finish("cancelled")
+    assert store.snapshots(run_id) == []
+    assert store.views([run_id])[0].status == "cancelled"
+
+
+def test_a_run_whose_worker_died_is_tried_once_more_and_then_fails_with_a_clear_word(store):
+    run_id = ask(store, "a")[0]
+    job = waiting_jobs(store, "me")[0][0]
+    claim(store, run_id).append(0, b"half")
+    assert give_back(store, "me", job) == 1
+    assert store.views([run_id])[0].status == "queued"
+    again = claim(store, run_id)
+    assert store.snapshots(run_id) == []
+    assert give_back(store, "me", job) == 1
+    view = store.views([run_id])[0]
+    assert view.status == "failed"
+    assert "the worker died 2 times" in view.error
+    with pytest.raises(LostClaim):
+        again.append(0, b"too late")
+
+
+def test_a_worker_that_comes_back_late_changes_nothing(store):
+    run_id = ask(store, "a")[0]
+    late = claim(store, run_id)
+    give_back(store, "me", waiting_jobs_of(store, run_id))
+    now = claim(store, run_id)
+    with pytest.raises(LostClaim):
+        late.append(0, b"late")
+    late.finish("failed", "late")
+    now.append(0, b"now")
+    now.finish("done")
+    assert store.snapshots(run_id) == [(0, b"now")]
+    assert store.views([run_id])[0].status == "done"
+
+
+def waiting_jobs_of(store, run_id):
+    with store.database.reading() as connection:
+        return connection.execute(RUNS.select().where(RUNS.c.id == run_id)).mappings().one()["job"]
+
+
+def test_a_run_without_a_heartbeat_goes_back_to_the_queue(store):
+    run_id = ask(store, "a")[0]
+    claim(store, run_id)
+    assert give_back(store, "me") == 0
+    with store.database.writing() as connection:
+        connection.execute(update(RUNS).values(heartbeat=time.time() - claims.WORKER_LEASE_S - 1))
+    assert give_back(store, "me") == 1
+    assert store.views([run_id])[0].status == "queued"
+
+
+def test_a_job_is_adopted_only_when_its_server_died(store):
+    ask(store, "a")
+    assert keep_jobs(store, "other") == 0
+    with store.database.writing() as connection:
+        connection.execute(update(JOBS).values(heartbeat=time.time() - claims.SERVER_LEASE_S - 1))
+    assert keep_jobs(store, "other") == 1
+    assert waiting_jobs(store, "me") == []
+    assert len(waiting_jobs(store, "other")) == 1
+
+
+def test_a_server_that_stops_leaves_its_runs_to_the_next_one(store):
+    run_id = ask(store, "a")[0]
+    claim(store, run_id)
+    release_jobs(store, "me", workers_ended=True)
+    assert keep_jobs(store, "next") == 1
+    assert waiting_runs(store, waiting_jobs(store, "next")[0][0]) == [run_id]
+
+
+def test_pruning_removes_the_oldest_unpinned_finished_runs(store):
+    run_ids = ask(store, *"abcd")
+    for run_id in run_ids[:3]:
+        mine = claim(store, run_id)
+        mine.append(0, bytes(1000))
+        mine.finish("done")
+    store.pin(run_ids[0])
+    assert store.prune(3000) == 0
+    assert store.prune(2500) == 1
+    assert [view.id for view in store.recent()] == [run_ids[3], run_ids[2], run_ids[0]]
+    assert store.snapshots(run_ids[1]) == []
+    assert store.prune(0) == 1
+    assert len(store.views([run_ids[0], run_ids[3]])) == 2
+
+
+def test_pruning_makes_the_file_smaller(store, tmp_path):
+    run_id = ask(store, "a")[0]
+    mine = claim(store, run_id)
+    mine.append(0, os.urandom(4_000_000))
+    mine.finish("done")
+    store.prune(0)
+    store.close()  # the write-ahead log goes into the file
+    assert (tmp_path / "folder" / "runs.db").stat().st_size < 1_000_000
+
+
+def test_texts_that_no_run_needs_go_after_a_day(store, monkeypatch):
+    needed, unneeded = store.put_text("needed"), store.put_text("unneeded")
+    store.ask([Ask("a", "{}", text=needed)], "probe", "me")
+    store.prune(0)
+    assert store.text(unneeded) == "unneeded"
+    monkeypatch.setattr("core.store.DAY_S", -1.0)
+    store.prune(0)
+    assert store.text(unneeded) is None
+    assert store.text(needed) == "needed"
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [
+    ("mysql://user@host/name", "DRIFTSCOPE_STORE names a mysql database; allowed: sqlite, postgresql"),
+    ("nonsense", "DRIFTSCOPE_STORE is not a database URL; allowed: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME"),
+    ("sqlite://", "DRIFTSCOPE_STORE names a SQLite database in memory, which workers cannot see; allowed: "
+                  "sqlite:///FILE"),
+])
+def test_a_wrong_url_is_refused_with_one_sentence(wrong, sentence):
+    with pytest.raises(StoreError) as caught:
+        Store(wrong)
+    assert str(caught.value) == sentence
+
+
+def test_a_store_that_cannot_be_opened_says_why_and_hides_the_password(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot be opened: .*exists.*; DRIFTSCOPE_STORE names another"):
+        Store(f"sqlite:///{tmp_path / 'file' / 'runs.db'}")
+    (tmp_path / "rubbish.db").write_text("this is no database, only words, and many of them " * 100)
+    with pytest.raises(StoreError, match="file is not a database"):
+        Store(f"sqlite:///{tmp_path / 'rubbish.db'}")
+
+
+    with pytest.raises(StoreError) as caught:
+        Store("postgresql+psycopg://me:secret@127.0.0.1:1/name?connect_timeout=2")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_store_of_another_version_is_refused(url):
+    first = Store(url)
+    first.put_fact("schema", "0")
+    first.close()
+    with pytest.raises(StoreError, match="has schema 0, this program needs 1"):
+        Store(url)
+
+
+def test_an_unknown_run_and_an_unknown_lane_are_errors(store):
+    with pytest.raises(StoreError, match="the store has no run nothing"):
+        store.views(["nothing"])
+    with pytest.raises(StoreError, match="the store has no run nothing"):
+        store.experiment("nothing")
+    with pytest.raises(ValueError, match='lane is "fast"; allowed: probe, train'):
+        ask(store, "a", lane="fast")
+
+
+def test_settings_are_read_with_their_units(monkeypatch):
+    monkeypatch.setenv("DRIFTSCOPE_STORE_LIMIT", "1.5 GiB")
+    assert store_limit() == 1.5 * 2**30
+    monkeypatch.setenv("DRIFTSCOPE_LIMIT_FLOPS", "1e12")
+    assert limits()["flops"] == 1e12
+    monkeypatch.setenv("DRIFTSCOPE_STORE_LIMIT", "much")
+    with pytest.raises(SettingError, match='DRIFTSCOPE_STORE_LIMIT is "much"; allowed: a number'):
+        store_limit()
+
+
+def test_the_store_is_in_the_users_data_folder_by_default(monkeypatch, tmp_path):
+    monkeypatch.delenv("DRIFTSCOPE_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    Store().close()
+    assert (tmp_path / "driftscope" / "driftscope.db").is_file()

@@ -1,0 +1,85 @@
+import ast
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from core import tables, vocabulary
+from pages.ui.text import LANGUAGES, TextError, Words, keys
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "pages").rglob("*.py"))
+TABLES = {
+    "norm": tables.NORMS,
+    "placement": tables.PLACEMENTS,
+    "init": tables.INITS,
+    "site": vocabulary.SITES,
+    "statistic": vocabulary.STATISTICS,
+    "head": vocabulary.HEAD_MEASURES,
+}
+
+
+def placeholders(words: str) -> set[str]:
+    return {field for _, field, _, _ in Formatter().parse(words) if field is not None}
+
+
+def keys_used(path: Path) -> list[str]:
+    """Keys written out in calls of a function named t: t("nav.home")."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+    named_t = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "t" and call.args]
+    first = [call.args[0] for call in named_t]
+    return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+
+
+def test_all_languages_have_the_same_keys() -> None:
+    english = set(keys("en"))
+    for lang in LANGUAGES:
+        assert set(keys(lang)) == english
+
+
+@pytest.mark.parametrize("key", keys("en"))
+def test_a_text_has_the_same_placeholders_in_all_languages_and_is_not_empty(key: str) -> None:
+    for lang in LANGUAGES:
+        assert keys(lang)[key].strip()
+        assert placeholders(keys(lang)[key]) == placeholders(keys("en")[key])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_key_that_a_page_uses_exists(path: Path) -> None:
+    assert [key for key in keys_used(path) if key not in keys("en")] == []
+
+
+def test_every_table_that_names_keys_names_existing_ones() -> None:
+    from pages.ui.component import PHRASES
+
+    assert [key for key in PHRASES.values() if key not in keys("en")] == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_name_of_the_engine_has_words(table: str) -> None:
+    assert [name for name in TABLES[table] if f"{table}.{name}" not in keys("en")] == []
+
+
+def test_a_missing_key_is_an_error_that_names_key_and_language() -> None:
+    with pytest.raises(TextError, match=re.escape("no text 'home.nonsense' in language 'zh' (assets/text/zh.toml)")):
+        Words("zh")("home.nonsense")
+
+
+def test_a_missing_value_is_an_error_that_names_it() -> None:
+    with pytest.raises(TextError, match=r"text 'chart\.above' in language 'en' needs a value for 'name'"):
+        Words("en")("chart.above")
+
+
+def test_an_unknown_language_is_refused() -> None:
+    with pytest.raises(TextError, match="no language 'fr'; there is en, zh"):
+        Words("fr")
+
+
+def test_chinese_keeps_the_terms_of_the_field() -> None:
+    assert [key for key, words in keys("zh").items() if "变压器" in words] == []
+
+
+def test_chinese_has_no_half_width_punctuation_between_chinese_characters() -> None:
+    pattern = re.compile(r"[\u4e00-\u9fff][,;:!?()]|[,;:!?()][\u4e00-\u9fff]")
+    assert [key for key, words in keys("zh").items() if pattern.search(words)] == []

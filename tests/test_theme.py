@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from core import tables
+from pages.ui import theme
+
+# Linear-RGB matrices of full colour blindness: Machado, Oliveira, Fernandes 2009.
+VISION = {
+    "normal": np.eye(3),
+    "protan": np.array([[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]),
+    "deutan": np.array([[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]),
+    "tritan": np.array([[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]),
+}
+CONES = np.array([[0.41222, 0.53633, 0.05145], [0.21190, 0.68070, 0.10740], [0.08830, 0.28172, 0.62998]])
+OKLAB = np.array([[0.21045, 0.79362, -0.00407], [1.97800, -2.42859, 0.45059], [0.02590, 0.78277, -0.80868]])
+
+
+def linear(color: str) -> np.ndarray:
+    srgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one: str, other: str) -> float:
+    luminance = sorted(float(linear(color) @ [0.2126, 0.7152, 0.0722]) for color in (one, other))
+    return (luminance[1] + 0.05) / (luminance[0] + 0.05)
+
+
+def perceived(color: str, vision: str) -> np.ndarray:
+    seen = np.clip(VISION[vision] @ linear(color), 0, 1)
+    return OKLAB @ np.cbrt(CONES @ seen)
+
+
+def test_every_norm_placement_and_init_of_the_engine_has_a_look() -> None:
+    assert set(theme.NORM_COLORS) == set(tables.NORMS)
+    assert set(theme.PLACEMENT_DASHES) == set(tables.PLACEMENTS)
+    assert set(theme.INIT_SYMBOLS) == set(tables.INITS)
+
+
+def test_no_two_looks_are_the_same() -> None:
+    for table in (theme.NORM_COLORS, theme.PLACEMENT_DASHES, theme.INIT_SYMBOLS):
+        assert len(set(table.values())) == len(table)
+
+
+@pytest.mark.parametrize("base", theme.PALETTES)
+def test_every_colour_stands_out_from_the_background(base: str) -> None:
+    palette = theme.PALETTES[base]
+    for color in (*theme.NORM_COLORS.values(), theme.OTHER_COLOR):
+        assert contrast(color, palette.background) >= 3.0
+    assert contrast(palette.text, palette.background) >= 7.0
+    assert contrast(palette.muted, palette.background) >= 4.5
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_the_colours_stay_apart_in_every_kind_of_colour_vision(vision: str) -> None:
+    seen = [perceived(color, vision) for color in theme.NORM_COLORS.values()]
+    apart = [float(np.linalg.norm(one - other)) for i, one in enumerate(seen) for other in seen[:i]]
+    assert min(apart) > 0.06  # OKLab, where 0.02 can just be noticed
+
+
+def test_the_palettes_are_those_of_the_configuration() -> None:
+    import tomllib
+    from pathlib import Path
+
+    config = tomllib.loads((Path(__file__).parents[1] / ".streamlit" / "config.toml").read_text("utf-8"))["theme"]
+    for base, palette in theme.PALETTES.items():
+        assert config[base]["backgroundColor"] == palette.background
+        assert config[base]["textColor"] == palette.text
+        assert config[base]["primaryColor"] == palette.accent
+
+
+def test_a_norm_that_is_not_ours_gets_the_neutral_look() -> None:
+    assert theme.style("mynorm").color == theme.OTHER_COLOR
+
+
+def test_norm_none_has_no_placement_to_show() -> None:
+    assert theme.style("none", "post") == theme.style("none", "pre")
