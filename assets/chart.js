@@ -6,9 +6,30 @@
 //   overtaken run *after* the next one began: only the cleanup of the latest run may take the chart down.
 // - Plotly writes into the layout it is given, so each painting gets a fresh copy.
 // - Painting under a pressed pointer breaks a drag; painting drops the hover label.
+// - Other settings make Plotly start anew, without the visitor's zoom: they are constant, words reach Plotly beside them.
+// - Plotly refuses to resize what is not displayed, such as a chart on a page that is being left.
 
 const charts = new WeakMap(); // Streamlit's element -> the chart in it
 let library; // promise of Plotly, one for the page
+
+/** The mode bar: Plotly's name of a button -> what Plotly calls it. */
+const BUTTONS = {
+  toImage: "Download plot as a PNG",
+  zoom2d: "Zoom",
+  pan2d: "Pan",
+  zoomIn2d: "Zoom in",
+  zoomOut2d: "Zoom out",
+  resetScale2d: "Reset axes",
+};
+
+const SETTINGS = {
+  displaylogo: false,
+  showSendToCloud: false, // on by default in plotly.js 4
+  plotlyServerURL: "",
+  modeBarButtons: [Object.keys(BUTTONS)],
+  toImageButtonOptions: { format: "png", scale: 2, filename: "driftscope" },
+  locale: "page",
+};
 
 export default function ({ data, parentElement }) {
   const chart = charts.get(parentElement) ?? mount(parentElement);
@@ -29,7 +50,7 @@ function mount(parent) {
   const chart = { plot, turn: 0, data: null, due: false, pressed: false, hover: null, work: Promise.resolve(), end: new AbortController() };
   charts.set(parent, chart);
   watchPointer(chart);
-  chart.observer = new ResizeObserver(() => window.Plotly && plot._fullLayout && window.Plotly.Plots.resize(plot));
+  chart.observer = new ResizeObserver(() => plot._fullLayout && plot.clientWidth && window.Plotly.Plots.resize(plot));
   chart.observer.observe(plot);
   return chart;
 }
@@ -58,7 +79,9 @@ async function paint(chart) {
   plot.style.height = `${data.height}px`;
   plot.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
-  await Plotly.react(plot, structuredClone(data.figure.data), dressed(data, plot), settings(data));
+  Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });
+  await Plotly.react(plot, structuredClone(data.figure.data), dressed(data, plot), structuredClone(SETTINGS));
+  labelButtons(plot, data.phrases);
   if (first) watchHover(chart);
   showHover(Plotly, chart);
 }
@@ -81,17 +104,14 @@ function isDark(color) {
   return 0.299 * red + 0.587 * green + 0.114 * blue < 128;
 }
 
-/** Constant for a language: other settings make Plotly start anew, and the zoom is gone. */
-function settings({ lang, phrases }) {
-  return {
-    displaylogo: false,
-    showSendToCloud: false, // on by default in plotly.js 4
-    plotlyServerURL: "",
-    modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
-    toImageButtonOptions: { format: "png", scale: 2, filename: "driftscope" },
-    locale: lang,
-    locales: { [lang]: { dictionary: phrases } },
-  };
+/** Name the buttons of the mode bar, which Plotly does not do again in another language. */
+function labelButtons(plot, phrases) {
+  const said = Object.values(BUTTONS);
+  plot.querySelectorAll(".modebar-btn").forEach((button, index) => {
+    const words = phrases[said[index]] ?? said[index];
+    button.dataset.title = words;
+    button.setAttribute("aria-label", words);
+  });
 }
 
 function load(path) {

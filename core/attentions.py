@@ -99,9 +99,14 @@ class Attention(nn.Module):
 
 
 def fused(attention: Attention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
-    """Return pattern·v, (B, H, T, K), by torch's fused kernel; no T×T tensor, scores and pattern are not observed."""
-    causal = attention.causal and view.visible is None
-    return F.scaled_dot_product_attention(q, k, v, view.visible, attention.dropped(), causal, scale=attention.scale)
+    """Return pattern·v, (B, H, T, K), by torch's fused kernel; no T×T tensor, scores and pattern are not observed.
+
+    A scale of 0 or below goes into q: torch's causal kernel multiplies its own −Inf with it and gives NaN (2.13.0).
+    """
+    causal, scale = attention.causal and view.visible is None, attention.scale
+    if scale <= 0:
+        q, scale = q * scale, 1.0
+    return F.scaled_dot_product_attention(q, k, v, view.visible, attention.dropped(), causal, scale=scale)
 
 
 def explicit(attention: Attention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, KilledWorker
+from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
 
@@ -28,6 +29,7 @@ from core.store import LANES
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
+REAP_TIMEOUT_S = 0.3
 _SPEC_CLUSTER: Any = SpecCluster
 _CLIENT: Any = Client
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +126,7 @@ class Cluster:
 
     def worker_pids(self) -> dict[str, list[int]]:
         """Return the process ids of the workers of each lane."""
-        info = self._client.run(os.getpid)
+        info = self._client.run(os.getpid, on_error="ignore")
         lanes = self._lanes()
         return {lane: [info[address] for address in lanes.get(lane, ()) if address in info] for lane in LANES}
 
@@ -137,11 +139,19 @@ class Cluster:
         """End everything; a foreign cluster only loses a client."""
         with suppress(Exception):  # what is gone already cannot be told to go
             self._client.close(timeout=0.3)
-        _kill(self._processes()[1:])  # a busy worker would not be told; the scheduler is
-        with suppress(Exception):
-            self._own.close(timeout=0.7)
+        _kill(self._processes()[1:])  # a busy worker would not listen; the scheduler does
+        if self._own is not None:
+            self._close_own()
         self.kill()
         self._folder.cleanup()
+
+    def _close_own(self) -> None:
+        """Let Dask end its side; of a dead scheduler it must not ask anything, or it waits for half a minute."""
+        if self._own.scheduler.process.returncode is not None:
+            self._own.scheduler.status = Status.closed
+            self._own.shutdown_scheduler = False
+        with suppress(Exception):
+            self._own.close(timeout=0.7)
 
     def _processes(self) -> list[Any]:
         """Return what runs for this server: the scheduler first, then the nannies."""
@@ -159,7 +169,7 @@ class Cluster:
         deadline = time.monotonic() + START_TIMEOUT_S
         while lane not in self._lanes():
             if self._closed or not self.is_whole():
-                raise ClusterError("a process ended during the start")
+                raise ClusterError("a process ended at its start, and the server's log says why")
             if time.monotonic() > deadline:
                 raise ClusterError(f"no worker at {address} offers the resource {lane}")
             time.sleep(0.02)
@@ -176,6 +186,9 @@ def _kill(processes: list[Any]) -> None:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + REAP_TIMEOUT_S
+    while any(process.returncode is None for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.005)  # asyncio has to see each end; one that it misses makes it complain later
 
 
 QUIET = {

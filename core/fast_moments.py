@@ -112,6 +112,21 @@ def row(x: Floats, reading: Reading) -> F64 | None:
     return out
 
 
+def norm(x: Floats) -> float:
+    """Return ‖x‖₂ of a contiguous array as its own dtype gives it, each lane, and float64 over lanes."""
+    return math.sqrt(float(_square_sums(_lanes(x, tokens=False)).sum(dtype=np.float64))) if x.size else 0.0
+
+
+def cosines(x: Floats, y: Floats) -> Floats | None:
+    """Return cos(x, y) of each row of x, y (R, W), (R,); None where a norm is too small or large to be taken so."""
+    squares = np.vecdot(x, x), np.vecdot(y, y)
+    least = LEAST_SQUARE * x.shape[-1]
+    if not all(least < square.min() and square.max() < 1 / LEAST_SQUARE for square in squares):
+        return None
+    result: Floats = np.vecdot(x, y) / (np.sqrt(squares[0]) * np.sqrt(squares[1]))
+    return result
+
+
 def _factor(size: float, dtype: np.dtype[Any]) -> float:
     """Return the power of two that brings a tensor of absmax `size` where its squares are safe; 1 if they are."""
     if COMFORTABLE[0] < size < COMFORTABLE[1]:

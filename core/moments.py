@@ -76,27 +76,23 @@ def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device
     return torch.tensor(values, dtype=dtype, device=device)
 
 
-def row_norms(x: Tensor) -> Tensor:
-    """Return ‖x‖₂ over the last axis, (…,), in the working dtype, without overflow or underflow; NaN stays NaN."""
-    wide = x.to(working_dtype(x))
-    scale = wide.abs().amax(-1, keepdim=True)
-    scale = torch.where(scale > 0, scale, 1)
-    return torch.linalg.vector_norm(wide / scale, dim=-1) * scale.squeeze(-1)
+def directions(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x/‖x‖ over the last axis, ‖x‖ in the working dtype, and which rows have a direction, (…,) both.
 
-
-def unit(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x/‖x‖ over the last axis, 0 where that norm is zero or not finite, and which those are not, (…,)."""
-    wide = x.to(working_dtype(x))
-    scale = wide.abs().amax(-1, keepdim=True)
+    Scaled by the row's largest magnitude, so that squares neither overflow nor underflow. A row of zero or non-finite
+    norm has no direction: its unit vector is 0; its norm is 0 or NaN.
+    """
+    scale = x.abs().amax(-1, keepdim=True)
     valid = (scale > 0) & scale.isfinite()  # (…, 1)
-    scaled = torch.where(valid, wide, 0) / torch.where(valid, scale, 1)
-    norms = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
-    return scaled / torch.where(valid, norms, 1), valid.squeeze(-1)
+    scaled = torch.where(valid, x, 0) / torch.where(valid, scale, 1)
+    lengths = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    wide = torch.where(scale.isfinite(), lengths.to(working_dtype(x)) * scale, math.nan)
+    return scaled / torch.where(valid, lengths, 1), wide.squeeze(-1), valid.squeeze(-1)
 
 
 def mean_cosine(x: Tensor, y: Tensor) -> Tensor:
     """Return the mean over rows of cos(x, y) for x, y (R, W); rows of zero or non-finite norm left out; NaN if none."""
-    (u, some), (v, others) = unit(x), unit(y)
+    (u, _, some), (v, _, others) = directions(x), directions(y)
     both = some & others
     return ((u * v).sum(-1) * both).sum() / both.sum()
 
@@ -157,16 +153,16 @@ def _tokens(known: Tensor, finite: Tensor, reading: Reading, work: torch.dtype) 
     rms = [undefined] * len(TOKEN_QUANTILES)
     if reading.tokens:
         seen = finite.sum(-1)
-        per_token = torch.where(seen > 0, row_norms(known) / seen.to(work).sqrt(), math.inf)  # (R,)
+        per_token = torch.where(seen > 0, directions(known)[1] / seen.to(work).sqrt(), math.inf)  # (R,)
         rms = [quantiles(_sorted(per_token), TOKEN_QUANTILES, torch.zeros_like(seen[0]), (seen > 0).sum())]
     return [*rms, _token_cosine(known, finite, reading) if reading.lengths else undefined]
 
 
 def _token_cosine(known: Tensor, finite: Tensor, reading: Reading) -> Tensor:
     """Return the mean cosine of pairs of different tokens of one sequence, in O(R·W)."""
-    directions, valid = unit(known)  # (R, W), (R,)
+    units, _, valid = directions(known.to(working_dtype(known)))  # (R, W), (R,)
     valid = valid & finite.all(-1)
-    directions = directions * valid[:, None]
+    units = units * valid[:, None]
     lengths = constant(reading.lengths, torch.int64, known.device)
     sequence = torch.arange(len(reading.lengths), device=known.device).repeat_interleave(
         lengths, output_size=known.shape[0])  # (R,)
@@ -175,7 +171,7 @@ def _token_cosine(known: Tensor, finite: Tensor, reading: Reading) -> Tensor:
         zeros = values.new_zeros((len(reading.lengths), *values.shape[1:]))
         return zeros.index_add(0, sequence, values)
 
-    return pair_cosine(pooled(directions), pooled((directions**2).sum(-1)), pooled(valid.to(directions.dtype)))
+    return pair_cosine(pooled(units), pooled((units**2).sum(-1)), pooled(valid.to(units.dtype)))
 
 
 def _sampled(x: Tensor, reading: Reading, work: torch.dtype) -> list[Tensor]:

@@ -223,9 +223,9 @@ class BatchNorm(Norm):
         return _affine((x - mean) / (variance + self.settings.eps).sqrt(), weight, bias)
 
     def kernel(self, x: Tensor, mask: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Return the same, by F.batch_norm where every token counts."""
+        """Return the same, by F.batch_norm where every token counts; torch has none without ε."""
         settings = self.settings
-        if self.training and mask is not None and not settings.pooled:
+        if self.training and (settings.eps == 0 or (mask is not None and not settings.pooled)):
             return self.naive(x, mask, weight, bias)
         flat = F.batch_norm(x.reshape(-1, self.width), self.running_mean, self.running_var, weight, bias,
                             self.training, settings.momentum, settings.eps)

@@ -210,18 +210,20 @@ def _device(experiment: Experiment) -> str:
     named = experiment.protocol.device
     if named != "auto":
         return named
-    deadline = time.monotonic() + (DEVICE_TIMEOUT_S if state().status in ("starting", "ready") else 0.0)
-    while (known := _DOOR.store.fact("device")) is None and state().status in ("starting", "ready"):
+    deadline = time.monotonic() + DEVICE_TIMEOUT_S
+    while (known := _DOOR.store.fact("device")) is None and state().status == "starting":
         if time.monotonic() > deadline:
             break
         time.sleep(POLL_S)
     if known is None:
-        raise ExperimentError("protocol.device is \"auto\", and no worker has started with this store yet; allowed: "
-                              "cpu, cuda, cuda:N, mps, or auto once a server has been ready")
+        reason = state().reason or "no worker has started with this store yet"
+        raise ExperimentError(f'protocol.device is "auto", but {reason}; allowed: cpu, cuda, cuda:N, mps, or auto once '
+                              "a server has been ready")
     return known
 
 
 __all__ = [
     "FINISHED", "LANES", "UNFINISHED", "RunView", "State", "StoreError", "cancel", "ensure", "experiment", "limits",
-    "missing", "put_text", "recent", "resolve", "snapshots", "start", "state", "stop", "trace", "view", "wait", "worker_pids",
+    "missing", "put_text", "recent", "resolve", "snapshots", "start", "state", "stop", "trace", "view", "wait",
+    "worker_pids",
 ]

@@ -29,6 +29,6 @@ for notice in refused:
 
 with chart:
     try:
-        profile.compare(pairs, shown, t)
+        profile.compare(controls.named(pairs, t), shown, t)
     except ExperimentError as error:
         st.error(str(error), icon=":material/block:")

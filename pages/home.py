@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.fields import ExperimentError
-from pages.ui import cache, link, profile
+from pages.ui import cache, controls, link, profile
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import SHOWN_DEFAULTS, View
 
@@ -25,7 +25,7 @@ with story:
 with figure:
     st.caption(t("home.figure_lead"))
     try:
-        measured = cache.measure(link.experiments(View())[0])
+        measured = cache.measure(controls.named(link.experiments(View())[0], t))
         profile.watch(measured, t)
         profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=460)
     except ExperimentError as error:

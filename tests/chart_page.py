@@ -23,4 +23,5 @@ series = [
     charts.Series(t("norm.layernorm"), depth, broken, theme.style("layernorm", "post"), site, "layernorm"),
 ]
 frame = charts.Frame("RMS", "RMS", "RMS", y_scale=str(y_scale))
-draw(charts.profile(series, frame, t), "profile", label="RMS over depth", height=480)
+if st.toggle("shown", value=True, key="shown"):
+    draw(charts.profile(series, frame, t), "profile", label="RMS over depth", height=480)

@@ -153,6 +153,22 @@ def test_a_drag_under_way_is_not_disturbed_by_new_numbers(visit: Visit) -> None:
     assert visit.chart("return gd.layout.xaxis.autorange") is not True
 
 
+def test_a_zoom_survives_another_language(visit: Visit) -> None:
+    zoomed = zoom(visit)
+    visit.page.get_by_text("中文", exact=True).click()
+    visit.settle()
+    assert visit.chart("return gd._fullData[0].name") == "无归一化"
+    assert visit.chart(RANGES) == zoomed
+
+
+def test_a_chart_that_goes_and_comes_back_is_drawn_again(visit: Visit) -> None:
+    for count in (0, 1, 0, 1):
+        visit.page.get_by_text("shown", exact=True).click()
+        visit.settle()
+        assert visit.page.locator(".driftscope-chart").count() == count
+    assert visit.chart(VALUES)[0] == (2.0 ** np.arange(13)).tolist()
+
+
 def test_the_chart_is_one_element_from_first_to_last(visit: Visit) -> None:
     visit.chart("gd.dataset.mark = 'same'; return true")
     for gain in ("2.0", "3.0", "4.0"):

@@ -50,12 +50,10 @@ def test_the_triangles_say_which_value_is_missing_and_stand_at_the_edges() -> No
     assert "%{text}" in gap.hovertemplate
 
 
-def test_the_title_counts_what_the_axis_cannot_show() -> None:
-    title = draw(series(1, np.nan, np.inf, -np.inf, 0.0, -2.5)).layout.title.text
-    assert "▲ NaN or +Inf: 2" in title
-    assert "▼ −Inf: 1" in title
-    assert "▼ zero or negative, no place on a log axis: 2" in title
-    assert draw(series(1, 2)).layout.title.text == "RMS"
+def test_the_subtitle_counts_what_the_axis_cannot_show() -> None:
+    notes = draw(series(1, np.nan, np.inf, -np.inf, 0.0, -2.5)).layout.title.subtitle.text
+    assert notes == "▲ NaN or +Inf: 2 · ▼ −Inf: 1 · ▼ zero or negative, no place on a log axis: 2"
+    assert draw(series(1, 2)).layout.title.subtitle.text == ""
 
 
 def test_zero_and_negative_values_are_drawn_on_a_linear_axis() -> None:

@@ -6,7 +6,7 @@ expensive experiments this visit has agreed to run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -16,7 +16,6 @@ from core.cost import Cost, cost
 from core.experiment import Experiment
 from core.store import RunView
 from core.trace import Trace
-from pages.ui.link import Changes
 
 AGREED = "cache.agreed"
 PATIENCE_S = 3.0
@@ -28,9 +27,9 @@ AUTOMATIC_S = 1.5
 
 @dataclass(frozen=True)
 class Measured:
-    """One variant: what it changes, its experiment, its run, and its trace once there is one."""
+    """One variant: what the visitor reads as its name, its experiment, its run, and its trace once there is one."""
 
-    changes: Changes
+    name: str
     experiment: Experiment
     run: RunView
     trace: Trace | None
@@ -56,11 +55,11 @@ def agree(experiments: Sequence[Experiment]) -> None:
     st.session_state.setdefault(AGREED, set()).update(experiment.canonical_json() for experiment in experiments)
 
 
-def measure(variants: Sequence[tuple[Changes, Experiment]], patience: float = PATIENCE_S) -> list[Measured]:
-    """Ask for every variant and return what there is after at most `patience` seconds.
+def measure(variants: Mapping[str, Experiment], patience: float = PATIENCE_S) -> list[Measured]:
+    """Ask for every variant, by its name, and return what there is after at most `patience` seconds.
 
     Errors: ExperimentError when the engine refuses the request, for instance for its size.
     """
-    runs = service.wait(service.ensure([experiment for _, experiment in variants]), patience)
-    return [Measured(changes, experiment, run, service.trace(run.id) if run.status == "done" else None)
-            for (changes, experiment), run in zip(variants, runs, strict=True)]
+    runs = service.wait(service.ensure(list(variants.values())), patience)
+    return [Measured(name, experiment, run, service.trace(run.id) if run.status == "done" else None)
+            for (name, experiment), run in zip(variants.items(), runs, strict=True)]

@@ -176,7 +176,7 @@ def _layout(series: Sequence[Series], frame: Frame, t: Text) -> dict[str, object
     last = max((int(one.layers.max()) for one in series if one.layers.size), default=0)
     return {
         "template": theme.template("light"),
-        "title": {"text": _title(series, frame, t), "automargin": True, "yref": "container"},
+        "title": {"text": frame.title, "subtitle": {"text": _notes(series, frame, t)}},
         "uirevision": "keep",
         "hovermode": "closest",
         "margin": {"l": 8, "r": 24, "t": 8, "b": 8},
@@ -231,13 +231,12 @@ def _draw_references(figure: go.Figure, high: float, frame: Frame, t: Text) -> N
             figure.add_annotation(text=far, xref="paper", yref="paper", x=0.01, y=1, xanchor="left", yanchor="top")
 
 
-def _title(series: Sequence[Series], frame: Frame, t: Text) -> str:
-    """Return the title and, in a second line, how many values the axis cannot show, and why."""
+def _notes(series: Sequence[Series], frame: Frame, t: Text) -> str:
+    """Say how many values the axis cannot show, and why."""
     values = np.concatenate([one.values for one in series] or [np.empty(0)])
     counts = {
         "chart.above_axis": np.isnan(values) | np.isposinf(values),
         "chart.below_axis": np.isneginf(values),
         "chart.not_positive": np.isfinite(values) & (values <= 0) & (frame.y_scale == "log"),
     }
-    notes = " · ".join(t(key, count=int(mask.sum())) for key, mask in counts.items() if mask.any())
-    return f'{frame.title}<br><span style="font-size:{theme.TEXT_PX}px">{notes}</span>' if notes else frame.title
+    return " · ".join(t(key, count=int(mask.sum())) for key, mask in counts.items() if mask.any())

@@ -6,7 +6,7 @@ beside the reason, and the last good view stays on screen. It knows Streamlit's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -167,6 +167,8 @@ def _changes(codes: list[str], t: Words) -> dict[str, Any]:
     return changes
 
 
-def name_of(changes: Changes, t: Words) -> str:
-    """Return what the visitor reads as a variant's name; the base, which changes nothing, is called so."""
-    return " · ".join(fields.spoken(code, t) for code in fields.codes(changes)) or t("drift.base_name")
+def named(variants: Sequence[tuple[Changes, Experiment]], t: Words) -> dict[str, Experiment]:
+    """Return the variants by name: what the visitor reads of each, its values of the fields in which they differ."""
+    changed = list(dict.fromkeys(path for changes, _ in variants for path in changes)) or ["model.norm"]
+    return {" · ".join(fields.spoken_alone(path, experiment.paths()[path], t) for path in changed): experiment
+            for _, experiment in variants}

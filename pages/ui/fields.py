@@ -115,6 +115,13 @@ def spoken(code: str, t: Words) -> str:
     return f"{t(f'field.{name}')}: {spoken_value(name, t)(value)}" if f"field.{name}" in t else code
 
 
+def spoken_alone(path: str, value: Any, t: Words) -> str:
+    """Say a field's value so that it is understood alone: a name of its own, else with the field's label."""
+    name = path.partition(".")[2]
+    alone = isinstance(value, str) and f"{name}.{value}" in t
+    return t(f"{name}.{value}") if alone else spoken(codes({path: value})[0], t)
+
+
 def spoken_value(name: str, t: Words) -> Callable[[str], str]:
     """Return what says the values of one field."""
     def say(value: str) -> str:

@@ -15,20 +15,19 @@ from core.comparison import pairing
 from core.drift import verdicts
 from core.experiment import Experiment
 from core.vocabulary import STATISTICS
-from pages.ui import cache, charts, component, controls, explain, theme
+from pages.ui import cache, charts, component, explain, theme
 from pages.ui.cache import Measured
-from pages.ui.link import Changes
 from pages.ui.text import Words
 
 WATCH_S = 0.5
 
 
-def compare(variants: Sequence[tuple[Changes, Experiment]], shown: Mapping[str, str], t: Words) -> None:
+def compare(variants: Mapping[str, Experiment], shown: Mapping[str, str], t: Words) -> None:
     """Measure the variants and draw everything about them.
 
     Errors: ExperimentError when the engine refuses the request.
     """
-    experiments = [experiment for _, experiment in variants]
+    experiments = list(variants.values())
     if cache.must_ask(experiments):
         _offer(experiments, t)
         return
@@ -43,14 +42,14 @@ def compare(variants: Sequence[tuple[Changes, Experiment]], shown: Mapping[str, 
 def watch(measured: Sequence[Measured], t: Words) -> None:
     """Show what is still under way, and say which variants came to nothing, and why."""
     if not all(one.run.over for one in measured):
-        _progress([one.run.id for one in measured], [controls.name_of(one.changes, t) for one in measured], t)
+        _progress([one.run.id for one in measured], [one.name for one in measured], t)
     _troubles(measured, t)
 
 
 def draw(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: str, height: int = 520) -> None:
     """Draw the profile of every variant that has one."""
     gradient = shown["of"] == "gradient"
-    series = [one for one in (_series(each, shown, gradient, t) for each in measured) if one is not None]
+    series = [one for one in (_series(each, shown, gradient) for each in measured) if one is not None]
     statistic = t(f"statistic.{shown['stat']}")
     unit = STATISTICS[shown["stat"]].unit
     site = f"{t('site.' + shown['site'])} ({shown['site']})"
@@ -75,14 +74,14 @@ def say(measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> Non
     for index, one in enumerate(measured):
         assert one.trace is not None
         with columns[index % len(columns)].container(border=True):
-            explain.verdict_line(controls.name_of(one.changes, t), verdicts(one.trace, one.experiment), t)
+            explain.verdict_line(one.name, verdicts(one.trace, one.experiment), t)
 
 
 _OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50", "token_rms_p95"})
 """Statistics that are compared with the largest float16."""
 
 
-def _series(one: Measured, shown: Mapping[str, str], gradient: bool, t: Words) -> charts.Series | None:
+def _series(one: Measured, shown: Mapping[str, str], gradient: bool) -> charts.Series | None:
     """Return a variant's line, or None where it has no trace or no such site."""
     if one.trace is None:
         return None
@@ -97,8 +96,8 @@ def _series(one: Measured, shown: Mapping[str, str], gradient: bool, t: Words) -
         observed = np.concatenate([np.ones(len(start), bool), observed])
     model = one.experiment.model
     return charts.Series(
-        name=controls.name_of(one.changes, t), layers=np.asarray(layers)[observed], values=values[observed],
-        style=theme.style(model.norm, model.placement, model.init), site=site, key=str(dict(one.changes)))
+        name=one.name, layers=np.asarray(layers)[observed], values=values[observed],
+        style=theme.style(model.norm, model.placement, model.init), site=site, key=one.experiment.canonical_json())
 
 
 def _offer(experiments: Sequence[Experiment], t: Words) -> None:
@@ -129,8 +128,7 @@ def _progress(run_ids: list[str], names: list[str], t: Words) -> None:
 def _troubles(measured: Sequence[Measured], t: Words) -> None:
     """Say which variants have nothing to draw, and why."""
     for one in measured:
-        name = controls.name_of(one.changes, t)
         if one.run.status == "failed":
-            st.error(f"{name}: {t('drift.failed', reason=one.run.error)}", icon=":material/error:")
+            st.error(f"{one.name}: {t('drift.failed', reason=one.run.error)}", icon=":material/error:")
         elif one.run.status == "cancelled":
-            st.warning(f"{name}: {t('drift.cancelled')}", icon=":material/cancel:")
+            st.warning(f"{one.name}: {t('drift.cancelled')}", icon=":material/cancel:")

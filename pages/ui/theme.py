@@ -113,7 +113,7 @@ def template(base: str) -> go.layout.Template:
             "font": {"size": TEXT_PX, "color": look.text},
             "paper_bgcolor": look.background,
             "plot_bgcolor": look.background,
-            "title": _title(),
+            "title": _title(look),
             "xaxis": axis,
             "yaxis": axis,
             "legend": {"font": {"size": TEXT_PX}, "itemwidth": 48},
@@ -125,12 +125,17 @@ def template(base: str) -> go.layout.Template:
     )
 
 
-def _title() -> dict[str, object]:
+def _title(look: Palette) -> dict[str, object]:
     """Place the title at the left above the drawing, with room of its own."""
     return {
         "font": {"size": TITLE_PX},
+        "subtitle": {"font": {"size": TEXT_PX, "color": look.muted}},
         "x": 0,
         "xref": "container",
         "xanchor": "left",
-        "pad": {"l": 8},
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "automargin": True,
+        "pad": {"l": 8, "t": 4, "b": 4},
     }

@@ -1,0 +1,115 @@
+"""The measures of parameter tensors: how large they are, and how large their gradients.
+
+One transfer for all of them on a GPU. A norm that float32 lost to overflow or underflow is taken again in float64. The
+file knows tensors by name; it does not know optimizers, and takes update_ratio from none.
+
+Shapes: P parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core import fast_moments
+from core.moments import working_dtype
+from core.vocabulary import EMBED
+
+F64 = NDArray[np.float64]
+
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+
+SAFE = (1e-13, 1e17)
+"""Root mean squares outside may have lost entries to underflow or overflow in float32."""
+
+
+@dataclass(frozen=True)
+class ParameterMeasures:
+    """`statistics`: name → (P,), NaN where there is no gradient; `grad_total_norm`: √Σ param_grad_norm².
+
+    `non_finite`: position of the first parameter with a gradient that is not finite, and its kind (nan or inf).
+    """
+
+    statistics: Mapping[str, F64]
+    grad_total_norm: float
+    non_finite: tuple[int, str] | None
+
+
+def layer_of(name: str, n_layers: int) -> int:
+    """Return the layer of the parameter `name`: ``layers.3.…`` → 3, ``embed.…`` → −1, others n_layers."""
+    if found := _LAYER.search(name):
+        return int(found[1])
+    return EMBED if name.startswith("embed.") else n_layers
+
+
+def parameter_measures(parameters: Sequence[Tensor], loss_scale: float = 1.0) -> ParameterMeasures:
+    """Return weight_norm, weight_rms and param_grad_norm of every parameter.
+
+    weight_norm = ‖w‖₂, weight_rms = ‖w‖₂/√N, param_grad_norm = ‖∂loss/∂w‖₂, the gradients that are there divided by
+    `loss_scale`. A gradient with Inf or NaN in it has norm Inf or NaN; grad_total_norm is NaN without any gradient.
+    """
+    sizes = np.array([parameter.numel() for parameter in parameters], np.float64)
+    weights = norms([parameter.detach() for parameter in parameters])
+    seen = [place for place, parameter in enumerate(parameters) if parameter.grad is not None]
+    grads = np.full(len(parameters), np.nan)
+    grads[seen] = norms([_dense(parameters[place].grad) for place in seen]) / loss_scale
+    bad = [place for place in seen if not np.isfinite(grads[place])]
+    first = (bad[-1], "nan" if np.isnan(grads[bad[-1]]) else "inf") if bad else None
+    with np.errstate(all="ignore"):
+        rms = weights / np.sqrt(sizes)
+    measured = {"weight_norm": weights, "weight_rms": rms, "param_grad_norm": grads}
+    return ParameterMeasures(measured, _together(grads[seen]), first)
+
+
+def norms(tensors: Sequence[Tensor]) -> F64:
+    """Return ‖x‖₂ of each tensor; Inf or NaN where an entry is."""
+    if not tensors:
+        return np.zeros(0)
+    here = [tensor.device.type == "cpu" and tensor.dtype in _WIDE for tensor in tensors]
+    measured = np.full(len(tensors), np.nan)
+    away = [tensor for tensor, is_here in zip(tensors, here, strict=True) if not is_here]
+    if away:
+        wide = [tensor if tensor.dtype in _WIDE else tensor.float() for tensor in away]
+        found = [norm.to(wide[0].device) for norm in torch._foreach_norm(wide)]
+        measured[~np.array(here)] = torch.stack(found).cpu().numpy()
+    for place, tensor in enumerate(tensors):
+        if here[place]:
+            measured[place] = fast_moments.norm(tensor.contiguous().numpy())
+        size = measured[place] / max(tensor.numel(), 1) ** 0.5
+        if not SAFE[0] < size < SAFE[1] and tensor.numel():
+            measured[place] = _careful(tensor)
+    return measured
+
+
+_WIDE = (torch.float32, torch.float64)
+
+
+def _careful(tensor: Tensor) -> float:
+    """Return ‖x‖₂, scaled by the largest magnitude; that itself where it is 0, Inf or NaN."""
+    largest = float(tensor.abs().amax())
+    if largest == 0 or not np.isfinite(largest):
+        return largest
+    wide = tensor.to(working_dtype(tensor)) / largest
+    return float(torch.linalg.vector_norm(wide)) * largest
+
+
+def _together(norms_: F64) -> float:
+    """Return √Σ norm²; NaN without any."""
+    if not len(norms_):
+        return float("nan")
+    largest = norms_.max()
+    if largest == 0 or not np.isfinite(largest):
+        return float(largest)
+    return float(np.sqrt(((norms_ / largest) ** 2).sum()) * largest)
+
+
+def _dense(grad: Tensor | None) -> Tensor:
+    assert grad is not None
+    dense = grad.detach()
+    return dense.to_dense() if dense.is_sparse else dense

@@ -1,0 +1,291 @@
+"""The door to the engine: a real store, a real Dask cluster, processes that are really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core import service
+from core.claims import LOST
+from core.experiment import parse
+from core.fields import ExperimentError
+from core.settings import scheduler
+from core.store import Ask, Store
+
+ROOT = Path(__file__).resolve().parent.parent
+DEADLINE_S = 60.0
+
+SMALL = {"model": {"n_layers": 2, "d_model": 16, "n_heads": 2}, "input": {"batch": 1, "seq_len": 8}}
+LONG = {"model": {"n_layers": 512, "d_model": 128, "n_heads": 2}, "input": {"batch": 1, "seq_len": 16}}
+"""One step of this takes some seconds, whatever the machine, and little memory."""
+
+ASKING = """
+import sys, threading, time
+from core import service
+from core.experiment import parse
+found = []
+experiment = parse(sys.argv[1])
+while time.time() < float(sys.argv[2]): pass
+threads = [threading.Thread(target=lambda: found.extend(service.ensure([experiment]))) for _ in range(10)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(*found, *[view.status for view in service.wait(found, 60)])
+service.stop()
+"""
+
+
+def small(seed=0, **parts):
+    return parse({**SMALL, **parts, "protocol": {"seed": seed}})
+
+
+def long(seed=0):
+    return parse({**LONG, "protocol": {"seed": seed}})
+
+
+def until(condition):
+    """Return the first true value of `condition`, which must come before the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)
+    return value
+
+
+def is_ready():
+    return service.state().status == "ready"
+
+
+def have_ended(processes, seconds):
+    """Whether all have ended; an orphan may stay a zombie until the machine's first process looks."""
+    _, left = psutil.wait_procs(processes, timeout=seconds)
+    return not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def worker_pid(lane="probe", other_than=None):
+    """Return the process id of the lane's worker, once there is one (another one)."""
+    return until(lambda: [pid for pid in service.worker_pids().get(lane, ()) if pid != other_than])[0]
+
+
+def running(run_id):
+    return until(lambda: service.view([run_id])[0].status == "running")
+
+
+@pytest.fixture(scope="module")
+def store_url(tmp_path_factory):
+    return f"sqlite:///{tmp_path_factory.mktemp('store') / 'runs.db'}"
+
+
+@pytest.fixture(scope="module")
+def server(store_url):
+    """One server for the whole file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRIFTSCOPE_STORE", store_url)
+        patch.delenv("DRIFTSCOPE_SCHEDULER", raising=False)
+        service.start()
+        until(is_ready)
+        yield
+        service.stop()
+
+
+def test_starting_returns_at_once_and_work_asked_before_the_workers_are_up_is_done(store_url, server):
+    service.stop()
+    begun = time.monotonic()
+    service.start()
+    service.start()
+    assert time.monotonic() - begun < 1.0
+    assert service.state().status == "starting"
+    run_ids = service.ensure([small(100)])
+    assert service.view(run_ids)[0].status == "queued"
+    assert service.wait(run_ids, DEADLINE_S)[0].status == "done"
+
+
+def test_a_probe_comes_back_with_its_trace_and_surroundings(server):
+    run_ids = service.ensure([small(1), small(2)])
+    runs = service.wait(run_ids, DEADLINE_S)
+    assert [(run.id, run.status, run.steps_done, run.steps_total) for run in runs] == [
+        (run_ids[0], "done", 1, 1), (run_ids[1], "done", 1, 1)]
+    trace = service.trace(run_ids[0])
+    assert trace.steps == [0]
+    assert trace.layout.n_layers == 2
+    assert service.trace(run_ids[0]) is trace
+    assert runs[0].provenance["device"] == "cpu"
+    assert parse(service.experiment(run_ids[0])) == service.resolve(small(1))
+
+
+def test_what_was_computed_is_not_computed_again(server):
+    assert service.missing([small(3), small(4)]) == [small(3), small(4)]
+    first = service.ensure([small(3)])
+    assert service.missing([small(3), small(4)]) == [small(4)]
+    assert service.ensure([small(4), small(3), small(4)])[1] == first[0]
+    assert service.ensure([small(3, model={**SMALL["model"], "d_ff": 64})]) == first  # d_ff null means 4·d_model
+
+
+def test_fifty_threads_in_five_processes_that_ask_at_once_get_one_run(server, store_url):
+    moment, experiment = str(time.time() + 3.0), small(5)
+    asking = [subprocess.Popen([sys.executable, "-W", "error", "-c", ASKING, experiment.model_dump_json(), moment],
+                               cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(5)]
+    mine = service.ensure([experiment])[0]
+    words = [word for process in asking for word in process.communicate(timeout=DEADLINE_S)[0].split()]
+    assert words.count("done") == 50
+    assert words.count(mine) == 50
+
+
+def test_a_visitors_own_text_is_kept_by_its_hash_and_read_by_the_worker(server):
+    text = "the rank of attention collapses " * 20
+    by_text, by_hash = (small(6, input={**SMALL["input"], "text": given}) for given in (text, service.put_text(text)))
+    run_ids = service.ensure([by_text, by_hash])
+    assert run_ids[0] == run_ids[1]
+    assert service.wait(run_ids, DEADLINE_S)[0].status == "done"
+    assert text not in service.experiment(run_ids[0])
+    with pytest.raises(ExperimentError, match=r"input.text is sha256:00, which this store does not hold"):
+        service.ensure([small(6, input={**SMALL["input"], "text": "sha256:00"})])
+
+
+def test_a_request_over_the_limits_is_refused_with_the_numbers(server, monkeypatch):
+    monkeypatch.setenv("DRIFTSCOPE_LIMIT_PARAMETERS", "1000")
+    with pytest.raises(ExperimentError, match="parameters; allowed: up to 1,000 parameters"):
+        service.ensure([small(7)])
+
+
+def test_an_experiment_that_the_worker_refuses_fails_with_its_sentence(server, store_url):
+    store = Store(store_url)
+    run_ids = store.ask([Ask("refused", '{"model": {"n_layers": 0}}'), Ask("other", "{}")], "probe", "a dead server")
+    store.database.close()
+    until(lambda: all(run.over for run in service.view(run_ids)))  # adopted from the dead server
+    refused, other = service.view(run_ids)
+    assert (refused.status, refused.error) == (
+        "failed", "model.n_layers is 0; allowed: a whole number from 1 to 512")
+    assert other.status == "done"
+    with pytest.raises(service.StoreError, match=r"has recorded nothing \(status failed\)"):
+        service.trace(run_ids[0])
+
+
+def test_a_cancelled_run_ends_within_seconds_and_the_lane_goes_on(server):
+    run_ids = service.ensure([long(1), small(8)])
+    running(run_ids[0])
+    begun = time.monotonic()
+    service.cancel(run_ids[:1])
+    until(lambda: service.view(run_ids[:1])[0].status == "cancelled")
+    assert time.monotonic() - begun < 3.0
+    assert service.wait(run_ids[1:], DEADLINE_S)[0].status == "done"
+
+
+def test_a_waiting_run_tells_its_place_and_is_cancelled_at_once(server):
+    first, second, third = service.ensure([long(2), small(9), small(10)])
+    running(first)
+    assert [run.queue_position for run in service.view([first, second, third])] == [0, 1, 2]
+    service.cancel([second, first])
+    assert service.view([second])[0].status == "cancelled"
+    assert service.wait([third], DEADLINE_S)[0].status == "done"
+
+
+def test_a_killed_worker_comes_back_and_the_run_is_tried_once_more(server):
+    waiting = service.ensure([long(3)])[0]
+    innocent = service.ensure([small(11)])[0]
+    running(waiting)
+    first = worker_pid()
+    os.kill(first, signal.SIGKILL)
+    second = worker_pid(other_than=first)
+    until(lambda: service.view([waiting])[0].status == "running")
+    os.kill(second, signal.SIGKILL)
+    failed, done = service.wait([waiting, innocent], DEADLINE_S)
+    assert (failed.status, failed.error) == ("failed", LOST)
+    assert done.status == "done"
+
+
+def test_a_server_whose_scheduler_was_killed_recovers(server):
+    children = {" ".join(child.cmdline()): child for child in psutil.Process().children()}
+    next(child for command, child in children.items() if "distributed.Scheduler" in command).kill()
+    run_ids = service.ensure([small(12)])
+    assert service.wait(run_ids, DEADLINE_S)[0].status == "done"
+
+
+def test_a_server_that_stops_ends_every_process_within_two_seconds_and_its_runs_are_resumed(server):
+    until(is_ready)
+    run_id = service.ensure([long(4)])[0]
+    running(run_id)
+    processes = psutil.Process().children(recursive=True)
+    assert len(processes) >= 3
+    begun = time.monotonic()
+    service.stop()
+    assert time.monotonic() - begun < 2.0
+    assert have_ended(processes, 1.0)
+    service.stop()
+    assert service.state().status == "stopped"
+    assert service.view([run_id])[0].status == "queued"
+    service.start()
+    assert service.wait([run_id], DEADLINE_S)[0].status == "done"
+
+
+def test_a_server_that_is_stopped_while_it_starts_leaves_nothing_behind(server):
+    service.stop()
+    service.start()
+    until(lambda: psutil.Process().children())
+    begun = time.monotonic()
+    service.stop()
+    assert time.monotonic() - begun < 2.0
+    until(lambda: not psutil.Process().children())
+    service.start()
+    until(is_ready)
+
+
+def test_processes_of_a_server_that_was_killed_end_by_themselves(tmp_path):
+    code = ("import time\nfrom core import service\nservice.start()\n"
+            "while service.state().status == 'starting': time.sleep(0.05)\nprint('up', flush=True)\ntime.sleep(600)\n")
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}"})
+    assert process.stdout.readline() == "up\n"
+    orphans = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    assert have_ended(orphans, 10.0)
+
+
+def test_without_a_server_nothing_is_known_of_devices_but_a_named_one_may_be_asked_for(tmp_path):
+    code = ("from core import service\nfrom core.experiment import parse\nimport sys\n"
+            "print(service.state().status, service.ensure([parse({'protocol': {'device': 'cpu'}})]) != [])\n"
+            "print(service.missing([parse({})]) == [parse({})])\n"
+            "try: service.ensure([parse({})])\nexcept ValueError as error: print(error)\n"
+            "print(sorted({'torch', 'streamlit'} & set(sys.modules)))\nservice.stop()")
+    printed = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, text=True, check=True,
+                             capture_output=True, timeout=60,
+                             env={**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}"}).stdout
+    assert printed.splitlines() == [
+        "stopped True", "True",
+        'protocol.device is "auto", but no worker has started with this store yet; allowed: cpu, cuda, cuda:N, mps, or '
+        "auto once a server has been ready", "[]"]
+
+
+def test_a_running_server_has_not_imported_torch(tmp_path):
+    code = ("import sys, time\nfrom core import service\nfrom core.experiment import parse\nservice.start()\n"
+            "run = service.ensure([parse({'model': {'n_layers': 1}})])\nprint(service.wait(run, 60)[0].status)\n"
+            "service.trace(run[0])\nservice.worker_pids()\nservice.stop()\nprint('torch' in sys.modules)")
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True, stdout=subprocess.PIPE,
+                             timeout=90, env={**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}"})
+    assert printed.stdout == "done\nFalse\n"
+
+
+def test_many_waiting_threads_cost_the_server_little(server):
+    run_ids = service.ensure([long(5)])
+    threads = [threading.Thread(target=service.wait, args=(run_ids, 2.0)) for _ in range(20)]
+    begun = time.process_time()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.process_time() - begun < 2.0
+    service.cancel(run_ids)
+    until(lambda: service.view(run_ids)[0].over)
+
+
+def test_the_scheduler_of_somebody_else_is_used_when_the_environment_names_it(monkeypatch):
+    monkeypatch.setenv("DRIFTSCOPE_SCHEDULER", "tcp://10.0.0.1:8786")
+    assert scheduler() == "tcp://10.0.0.1:8786"
