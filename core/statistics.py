@@ -38,6 +38,19 @@ def row_of(x: Tensor, reading: Reading) -> Tensor | F64:
     return moments.row(wide, reading).numpy() if quick is None else quick
 
 
+def cosine_of(x: Tensor, y: Tensor) -> Tensor | float:
+    """Return the mean over rows of cos(x, y) for x, y (R, W): on the CPU a number, else on their device, unfetched.
+
+    Rows of zero or non-finite norm are left out; NaN if none is left.
+    """
+    wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    x, y = x.detach().to(wide), y.detach().to(wide)
+    if x.device.type != "cpu":
+        return moments.mean_cosine(x, y)
+    quick = fast_moments.cosines(x.contiguous().numpy(), y.contiguous().numpy()) if x.numel() else None
+    return float(moments.mean_cosine(x, y)) if quick is None else float(quick.mean(dtype=np.float64))
+
+
 def named(rows: F64, full: bool) -> dict[str, F64]:
     """Return the statistics of `rows` (S, C), each (S,), in the order of STATISTICS; a row of NaN stays NaN.
 

@@ -1,4 +1,4 @@
-"""A page's code runs in the web server and nowhere else, not even in a worker that is started in place of a dead one."""
+"""A page's code runs in the web server and nowhere else, not even in a worker started in place of a dead one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from core.experiment import parse
 run_ids = service.ensure([parse({"model": {"n_layers": 2}, "protocol": {"seed": len(Path("marks").read_text())}})])
 run = service.wait(run_ids, 30)[0]
 Path("seen.part").write_text(json.dumps({
-    "server": os.getpid(), "main": sys.modules["__main__"].__file__, "status": run.status, "torch": "torch" in sys.modules,
-    "pids": service.worker_pids()}))
+    "server": os.getpid(), "main": sys.modules["__main__"].__file__, "torch": "torch" in sys.modules,
+    "status": run.status, "pids": service.worker_pids()}))
 Path("seen.part").rename("seen")
 """
 
