@@ -24,11 +24,13 @@ THRESHOLDS: dict[str, float] = {
     "steady_growth": 1.25,
     "exploding_slope": 0.05,
     "vanishing_slope": -0.05,
+    "alarm_growth": 10.0,
     "collapsed_cosine": 0.95,
     "float16_max": FLOAT16_MAX,
 }
 """steady: the stream stays within this factor of its own start, both ways. exploding, vanishing: slope of ln rms per
-block (0.05: doubling within 14 blocks). collapsed: mean cosine between different tokens after the last block."""
+block (0.05: doubling within 14 blocks), which is an alarm once the growth over all layers passes alarm_growth, or its
+inverse. collapsed: mean cosine between different tokens after the last block."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def drift(trace: Trace, site: str = STREAM, gradient: bool = False, step: int = 
     start = flow[0] if gradient else _embed_rms(trace, step)
     slope = exponential.slope
     law = _law(flow[usable], exponential, power)
-    fit = power if law == "power" else exponential
+    fit = {"power": power, "exponential": exponential}.get(law, _NO_FIT)
     return Drift(
         growth=_ratio(flow[-1], start), log_slope=slope, doubling_depth=math.log(2) / slope if slope else math.inf,
         law=law, square_slope=power.slope, exponential_error=exponential.error, power_error=power.error,
@@ -126,8 +128,10 @@ def verdicts(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verd
 VERDICTS: dict[str, Callable[[Drift], bool]] = {
     "non_finite": lambda drift: drift.first_non_finite is not None,
     "undefined": lambda drift: not math.isfinite(drift.growth),
-    "exploding": lambda drift: drift.law == "exponential" and drift.log_slope >= THRESHOLDS["exploding_slope"],
-    "vanishing": lambda drift: drift.growth == 0 or drift.log_slope <= THRESHOLDS["vanishing_slope"],
+    "exploding": lambda drift: (drift.law == "exponential" and drift.log_slope >= THRESHOLDS["exploding_slope"]
+                                and drift.growth >= THRESHOLDS["alarm_growth"]),
+    "vanishing": lambda drift: drift.growth == 0 or (drift.log_slope <= THRESHOLDS["vanishing_slope"]
+                                                     and drift.growth <= 1 / THRESHOLDS["alarm_growth"]),
     "steady": lambda drift: 1 / THRESHOLDS["steady_growth"] <= drift.growth <= THRESHOLDS["steady_growth"],
     "growing": lambda drift: drift.growth > 1,
     "shrinking": lambda _: True,
@@ -137,7 +141,8 @@ VERDICTS: dict[str, Callable[[Drift], bool]] = {
 ALARMS = frozenset({"non_finite", "exploding", "vanishing", "undefined"})
 
 _USED_THRESHOLDS: dict[str, tuple[str, ...]] = {
-    "exploding": ("exploding_slope",), "vanishing": ("vanishing_slope",), "non_finite": (), "undefined": (),
+    "exploding": ("exploding_slope", "alarm_growth"), "vanishing": ("vanishing_slope", "alarm_growth"),
+    "non_finite": (), "undefined": (),
 }
 
 
@@ -153,9 +158,9 @@ def _float16(trace: Trace, step: int) -> Verdict:
     layer = drift(trace, step=step).overflow16_layer
     _, absmax = trace.profile(STREAM, "absmax", step=step)
     largest = float(np.nanmax(absmax)) if np.isfinite(absmax).any() else math.nan
-    reached = not layer > trace.layout.n_layers - 1
+    reached = layer <= trace.layout.n_layers - 1
     numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": _ratio(FLOAT16_MAX, largest)}
-    code = "float16_overflows" if reached else "float16_fits" if math.isinf(layer) else "float16_limited"
+    code = "float16_overflows" if reached else "float16_limited" if math.isfinite(layer) else "float16_fits"
     return Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX})
 
 
@@ -194,7 +199,7 @@ def _power(depth: F64, rms: F64) -> _Fit:
                 lambda value: ((value / scale) ** 2 - offset) / slope if slope > 0 else math.inf)
 
 
-_NO_FIT = _Fit(math.nan, math.nan, lambda _: math.nan)
+_NO_FIT = _Fit(math.nan, math.nan, lambda _: math.inf)
 
 
 def _rms_error(values: F64, fitted: F64) -> float:
@@ -219,7 +224,7 @@ def _overflow_layer(trace: Trace, site: str, step: int, fit: _Fit) -> float:
         return float(layers[over[0]])
     usable = np.flatnonzero(np.isfinite(rms) & (rms > 0))
     if not usable.size:
-        return math.nan
+        return math.inf
     crest = absmax[usable[-1]] / rms[usable[-1]]
     return fit.reaches(FLOAT16_MAX / crest) - 1
 

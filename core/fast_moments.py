@@ -108,7 +108,7 @@ def row(x: Floats, reading: Reading) -> F64 | None:
     out[: COLUMN["token_rms_p05"]] = (x.size, 0, 0, 0, *_counts(x, size), low, high, mean / factor, std / factor)
     _tokens(out, scaled, squares, factor, reading)
     if reading.full:
-        _sampled(out, scaled, factor, reading)
+        _sampled(out, x, scaled, reading)
     return out
 
 
@@ -214,19 +214,19 @@ def _ranks(wanted: tuple[float, ...], count: int) -> tuple[NDArray[np.int64], ND
     return below, np.minimum(below + 1, count - 1), positions - below
 
 
-def _sampled(out: F64, x: Floats, factor: float, reading: Reading) -> None:
-    """Write the columns of FULL; `x` is what was measured times `factor`."""
-    sample = x.reshape(-1)[:: stride(x.size, x.shape[-1])]
-    sample = np.ascontiguousarray(sample)
+def _sampled(out: F64, x: Floats, scaled: Floats, reading: Reading) -> None:
+    """Write the columns of FULL: kurtosis from `scaled`, a power of two times `x`, the rest from `x` itself."""
+    step = stride(x.size, x.shape[-1])
+    sample = np.ascontiguousarray(x.reshape(-1)[::step])
     below, above, weight = _ranks(QUANTILES, sample.size)
     values, exponents = order_statistics(sample, np.concatenate((below, above)))
-    lower, upper = values.astype(np.float64).reshape(2, -1) / factor
+    lower, upper = values.astype(np.float64).reshape(2, -1)
     out[COLUMN["n_sample"]] = sample.size
-    out[COLUMN["kurtosis"]] = _kurtosis(sample)
+    out[COLUMN["kurtosis"]] = _kurtosis(sample if scaled is x else np.ascontiguousarray(scaled.reshape(-1)[::step]))
     out[QUANTILE_SPAN] = lower * (1 - weight) + upper * weight
-    out[HISTOGRAM_SPAN] = histogram = _histogram(sample, exponents, math.frexp(factor)[1] - 1)
+    out[HISTOGRAM_SPAN] = histogram = _histogram(sample, exponents)
     if reading.outliers:
-        _outliers(out, x, sample, histogram, factor)
+        _outliers(out, x, sample, histogram)
 
 
 def order_statistics(x: Floats, ranks: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
@@ -260,22 +260,22 @@ def _kurtosis(sample: Floats) -> float:
     return _mean(_square_sums(_lanes(spread, tokens=False)), sample.size)
 
 
-def _histogram(sample: Floats, exponents: NDArray[np.int64], shift: int) -> F64:
-    """Return the counts of HISTOGRAM_BINS, (279,), from those by biased exponent; `sample` is 2^shift too large."""
+def _histogram(sample: Floats, exponents: NDArray[np.int64]) -> F64:
+    """Return the counts of HISTOGRAM_BINS, (279,), of the sample from those by biased exponent."""
     bits = BITS[sample.dtype]
     last = HISTOGRAM_HIGH - HISTOGRAM_LOW
     counts = np.zeros(len(HISTOGRAM_BINS))
-    places = np.clip(np.arange(1, len(exponents)) - bits.bias - shift - HISTOGRAM_LOW, 0, last)
+    places = np.clip(np.arange(1, len(exponents)) - bits.bias - HISTOGRAM_LOW, 0, last)
     np.add.at(counts, places, exponents[1:])
     if exponents[0]:  # zeros, and what is subnormal in the entries' own dtype
         rest = sample[np.abs(sample) < np.finfo(sample.dtype).tiny]
         rest = rest[rest != 0]
-        np.add.at(counts, np.clip(np.frexp(rest)[1] - 1 - shift - HISTOGRAM_LOW, 0, last), 1)
+        np.add.at(counts, np.clip(np.frexp(rest)[1] - 1 - HISTOGRAM_LOW, 0, last), 1)
         counts[-2] = exponents[0] - rest.size
     return counts
 
 
-def _outliers(out: F64, x: Floats, sample: Floats, histogram: F64, factor: float) -> None:
+def _outliers(out: F64, x: Floats, sample: Floats, histogram: F64) -> None:
     """Write median_abs where an outlier is possible at all, and the outliers."""
     zeros = histogram[-2]
     skip_zeros = zeros >= OUTLIER_ZEROS * sample.size
@@ -292,6 +292,6 @@ def _outliers(out: F64, x: Floats, sample: Floats, histogram: F64, factor: float
     top = np.argpartition(magnitude, flat.size - kept)[flat.size - kept:]
     top = top[np.argsort(-magnitude[top], kind="stable")]
     top = top[magnitude[top] >= OUTLIER_RATIO * median]
-    out[COLUMN["median_abs"]] = median / factor
+    out[COLUMN["median_abs"]] = median
     out[INDEX_SPAN][: len(top)] = top
-    out[VALUE_SPAN][: len(top)] = flat[top].astype(np.float64) / factor
+    out[VALUE_SPAN][: len(top)] = flat[top]

@@ -20,14 +20,15 @@ from core.model import Stack
 def fingerprint(stack: Stack, *batches: Batch) -> dict[str, Any]:
     """Return what the run starts from, as JSON-able hashes.
 
-    ``data``: one hash over the batches' inputs, targets and masks. ``tensors``: parameter name → [hash of the unit
-    normals it was drawn from, None where it starts constant; hash of the weights as they are]. Two tensors of one name
-    have the same first hash when the same draws were scaled, the same second one when the weights are equal.
+    ``data``: one hash over the batches' inputs, targets and masks. ``tensors``: name of each drawn parameter → [hash of
+    the unit normals it was drawn from, hash of its weights as they are]. Two tensors of one name have the same first
+    hash when the same draws were scaled, the same second one when the weights are equal. Parameters that start constant
+    (biases, a norm's own) belong to the variants' difference, not to their pairing, and are left out.
     """
     seed = stack.experiment.protocol.seed
     tensors = {
-        name: [_hash([unit_normals(seed, name, tuple(weight.shape))]) if is_drawn(name) else None, _hash([weight])]
-        for name, weight in stack.named_parameters()
+        name: [_hash([unit_normals(seed, name, tuple(weight.shape))]), _hash([weight])]
+        for name, weight in stack.named_parameters() if is_drawn(name)
     }
     return {"data": _hash(part for batch in batches for part in batch), "tensors": tensors}
 

@@ -50,8 +50,8 @@ class Training(Iterator[Snapshot]):
         return next(self._snapshots)
 
     def _play(self, stack: Stack, first: Batch) -> Iterator[Snapshot]:
-        protocol = self.experiment.protocol
-        with Recorder(stack, detail=protocol.detail or "full") as recorder:
+        detail, residual = self.experiment.protocol.detail or "full", self.experiment.model.residual
+        with Recorder(stack, detail=detail, residual=residual) as recorder:
             recorder.begin(first.mask, loss_scale(self.experiment))
             loss = step(stack, first, 0)
             yield recorder.snapshot(0, float(loss))

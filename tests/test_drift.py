@@ -112,3 +112,13 @@ def test_an_absent_site_is_an_error_that_names_what_is_there():
 def test_what_is_expected_follows_the_configuration(model, code):
     assert expected(parse({"model": model})) == code
     assert expected(parse({"model": model}), gradient=True) == "gradient_" + code
+
+
+def test_moderate_growth_of_gradients_is_no_alarm():
+    profile = trace(np.ones(12), gradient=1.085 ** -DEPTH.astype(float))
+    assert [found.alarm for found in verdicts(profile, DEFAULT)[:2]] == [False, False]
+
+
+@pytest.mark.parametrize("stream", [np.ones(12), np.ones(1), np.zeros(4), 1 + 1e-9 * DEPTH])
+def test_a_stream_without_a_trend_fits_float16(stream):
+    assert verdicts(trace(stream), DEFAULT)[-2].code == "float16_fits"

@@ -54,9 +54,9 @@ def sentence(verdict: Verdict, t: Words) -> str:
     values = {placeholder: number(verdict.numbers[name]) for name, placeholder in NAMES.items()
               if name in verdict.numbers}
     values["doubling"] = number(abs(verdict.numbers.get("doubling_depth", math.nan)))
-    threshold = next(iter(verdict.thresholds.values()), math.nan)
+    threshold, least = (*(number(value) for value in verdict.thresholds.values()), "", "")[:2]
     return t(f"verdict.{verdict.code}", law=t(f"law.{verdict.law}") if verdict.law else "",
-             threshold=number(threshold), **values)
+             threshold=threshold, least=least, **values)
 
 
 def verdict_line(name: str, verdicts: Sequence[Verdict], t: Words) -> None:
