@@ -27,6 +27,9 @@ PIECE = 1 << 18
 
 PIECE_GPU = 1 << 22
 
+Pattern = Callable[[Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""From scores below their row's top (b, H, Q, N), what is kept of them and n: entropy, max_prob, gain, (b, H, Q)."""
+
 SATURATED = 0.99
 """A query whose largest p is above is saturated."""
 
@@ -50,13 +53,14 @@ def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Ten
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = _real_only(q.detach().to(wide), mask), _real_only(k.detach().to(wide), mask)
-    sums = _Sums.empty(q)
-    for batch, queries, keys in _pieces(q, rule.causal):
-        scores = (q[batch, :, queries] @ k[batch, :, keys].transpose(-2, -1)) * rule.scale  # (b, H, Q, N)
+    sums = _Sums(q)
+    for batch, queries, keys in pieces(tuple(q.shape[:3]), PIECE if q.device.type == "cpu" else PIECE_GPU, rule.causal):
+        scores = (q[batch, :, queries] * rule.scale) @ k[batch, :, keys].transpose(-2, -1)  # (b, H, Q, N)
         real = None if mask is None else mask[batch, None, queries]  # (b, 1, Q)
         seen = _visible(queries, keys, None if mask is None else mask[batch], rule.causal, q.device)
-        sums.add(_rows(scores, seen, rule.softcap, rule.pattern), _visible_count(seen, scores), real)
-    return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal).to(sums.dtype)))
+        n = _visible_count(seen, scores)
+        sums.add(_rows(scores, seen, n, rule.softcap, PATTERNS[rule.pattern]), n, real)
+    return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal)))
 
 
 def measures_of_scores(scores: Tensor, visible: Tensor | None = None, softcap: float | None = None) -> dict[str, Tensor]:
@@ -69,64 +73,53 @@ def measures_of_scores(scores: Tensor, visible: Tensor | None = None, softcap: f
     wide = wide.reshape((1,) * (4 - wide.ndim) + tuple(wide.shape))
     seen = None if visible is None else visible.expand(scores.shape).reshape(wide.shape)
     wide = wide if seen is None else torch.where(seen, wide, 0)
-    sums = _Sums.empty(wide)
-    sums.add(_rows(wide, seen, softcap, "softmax"), _visible_count(seen, wide), None)
+    sums, n = _Sums(wide), _visible_count(seen, wide)
+    sums.add(_rows(wide, seen, n, softcap, _softmax), n, None)
     return dict(zip(HEAD_MEASURES, sums.measures(), strict=False))
 
 
-@dataclass
-class _Sums:
-    """Running sums over queries, per head (H,): for what n ≥ 1 counts, for what n ≥ 2 counts, and the largest |score|."""
+def pieces(shape: tuple[int, ...], size: int, causal: bool) -> Iterator[tuple[slice, slice, slice]]:
+    """Yield slices of batch, queries and keys that cover all pairs that may see each other, once.
 
-    some: Tensor  # (3, H): queries, entropy, max_prob
-    choice: Tensor  # (5, H): queries, entropy_norm, saturated, std, gain
-    absmax: Tensor  # (H,)
-
-    @classmethod
-    def empty(cls, like: Tensor) -> _Sums:
-        zeros = torch.zeros(9, like.shape[1], dtype=working_dtype(like), device=like.device)
-        return cls(zeros[:3], zeros[3:8], zeros[8])
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.absmax.dtype
-
-    def add(self, rows: Rows, n: Tensor, real: Tensor | None) -> None:
-        """Add a piece; `n`: (…, Q) visible keys of each query; `real`: (b, 1, Q), or None where every query is."""
-        n = n.expand(rows.entropy.shape)
-        some = n > 0 if real is None else (n > 0) & real
-        choice = some & (n > 1)
-        count = n.to(self.dtype)
-        entropy = rows.entropy.to(self.dtype)
-        self.some += _summed(some, (torch.ones_like(entropy), entropy, rows.max_prob))
-        saturated = torch.where(rows.max_prob.isnan(), math.nan, (rows.max_prob > SATURATED).to(self.dtype))
-        self.choice += _summed(choice, (torch.ones_like(entropy), entropy / count.log(), saturated, rows.std, rows.gain))
-        self.absmax = torch.maximum(self.absmax, torch.where(some, rows.absmax, 0).amax((0, 2)).to(self.dtype))
-
-    def measures(self) -> Tensor:
-        """Return entropy … softmax_gain in the order of HEAD_MEASURES, (7, H)."""
-        queries, entropy, max_prob = self.some
-        choices, entropy_norm, saturated, std, gain = self.choice
-        absmax = torch.where((queries > 0) & self.absmax.isfinite(), self.absmax, math.nan)
-        return torch.stack((entropy / queries, entropy_norm / choices, max_prob / queries, saturated / choices,
-                            std / choices, absmax, gain / choices))
-
-
-def _summed(chosen: Tensor, parts: tuple[Tensor, ...]) -> Tensor:
-    """Return Σ over batch and queries of each part (b, H, Q) where `chosen`, (parts, H)."""
-    return torch.stack([torch.where(chosen, part, 0).to(parts[0].dtype).sum((0, 2)) for part in parts])
-
-
-def _pieces(q: Tensor, causal: bool) -> Iterator[tuple[slice, slice, slice]]:
-    """Yield slices of batch, queries and keys that cover all pairs a query may see, a piece of scores each."""
-    batch, heads, length, _ = q.shape
-    size = PIECE if q.device.type == "cpu" else PIECE_GPU
+    `shape`: B, H, T; `size`: the scores of a piece at most, b·H·Q·N, as long as one query's fit.
+    """
+    batch, heads, length = shape
     queries = max(1, min(length, size // (heads * length)))
     sequences = max(1, min(batch, size // (heads * length * queries)))
     for first in range(0, batch, sequences):
         for start in range(0, length, queries):
             stop = min(start + queries, length)
-            yield slice(first, first + sequences), slice(start, stop), slice(0, stop if causal else length)
+            yield slice(first, min(first + sequences, batch)), slice(start, stop), slice(0, stop if causal else length)
+
+
+class _Sums:
+    """Running sums over queries: of what counts for n ≥ 1, of what counts for n ≥ 2, and the largest |score|."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.dtype = working_dtype(like)
+        self.sums = torch.zeros(6, like.shape[1], dtype=self.dtype, device=like.device)  # (6, H)
+        self.queries = torch.zeros(2, like.shape[1], dtype=self.dtype, device=like.device)  # (2, H): n ≥ 1, n ≥ 2
+        self.absmax = torch.zeros(like.shape[1], dtype=self.dtype, device=like.device)  # (H,)
+
+    def add(self, rows: Rows, n: Tensor, real: Tensor | None) -> None:
+        """Add a piece; `n`: (…, Q) visible keys of each query; `real`: (b, 1, Q), or None where every query is."""
+        n = n if real is None else n * real
+        saturated = (rows.max_prob > SATURATED).to(self.dtype) + 0 * rows.max_prob  # NaN stays NaN
+        values = torch.stack((rows.entropy, rows.max_prob, rows.entropy / n.log(), saturated, rows.gain,
+                              rows.std.to(self.dtype)))  # (6, b, H, Q)
+        chosen = torch.stack((n > 0, n > 1))  # (2, …, Q)
+        each = torch.cat((chosen[:1], chosen[:1], chosen[1:].expand(4, *n.shape)))
+        self.sums += torch.where(each, values, 0).sum((1, 3))
+        self.queries += chosen.expand(2, values.shape[1], -1, -1).sum((1, 3))
+        self.absmax = torch.maximum(self.absmax, torch.where(n > 0, rows.absmax, 0).amax((0, 2)).to(self.dtype))
+
+    def measures(self) -> Tensor:
+        """Return entropy … softmax_gain in the order of HEAD_MEASURES, (7, H)."""
+        some, choices = self.queries  # (H,)
+        entropy, max_prob = self.sums[:2] / some
+        entropy_norm, saturated, gain, std = self.sums[2:] / choices
+        absmax = torch.where((some > 0) & self.absmax.isfinite(), self.absmax, math.nan)
+        return torch.stack((entropy, entropy_norm, max_prob, saturated, std, absmax, gain))
 
 
 def _visible(queries: slice, keys: slice, mask: Tensor | None, causal: bool, device: torch.device) -> Tensor | None:
@@ -140,25 +133,23 @@ def _visible(queries: slice, keys: slice, mask: Tensor | None, causal: bool, dev
 
 
 def _visible_count(seen: Tensor | None, scores: Tensor) -> Tensor:
-    """Return n of every query, broadcasting to (b, H, Q)."""
+    """Return n of every query, (b or 1, 1 or H, Q)."""
     if seen is None:
-        return torch.full((1, 1, scores.shape[-2]), scores.shape[-1], device=scores.device)
-    return seen.sum(-1)
+        return torch.full((1, 1, scores.shape[-2]), scores.shape[-1], dtype=working_dtype(scores), device=scores.device)
+    n = seen.sum(-1, dtype=working_dtype(scores))
+    return n.reshape((1,) * (3 - n.ndim) + tuple(n.shape))
 
 
-def _rows(scores: Tensor, seen: Tensor | None, softcap: float | None, pattern: str) -> Rows:
-    """Return what is taken of each row of a piece."""
+def _rows(scores: Tensor, seen: Tensor | None, n: Tensor, softcap: float | None, pattern: Pattern) -> Rows:
+    """Return what is taken of each row of a piece; `n`: (…, Q), the keys it sees."""
     keep = None if seen is None else seen.to(scores.dtype)
-    n = _visible_count(seen, scores)
     top, below = _below_top(scores, keep)  # (b, H, Q, 1), (b, H, Q, N) ≤ 0
     lowest = below.amin(-1, keepdim=True)
-    absmax = torch.maximum(top.abs(), (top + lowest).abs()).squeeze(-1)
-    if softcap is None:
-        facts = PATTERNS[pattern](below, keep, n)
-    else:
-        facts = PATTERNS[pattern](_below_top(softcap * torch.tanh(scores / softcap), keep)[1], keep, n)
+    capped = below if softcap is None else _below_top(softcap * torch.tanh(scores / softcap), keep)[1]
+    facts = pattern(capped, keep, n)
     std = _std(below, lowest, keep, n)
     whole = (top.isfinite() & lowest.isfinite()).squeeze(-1)
+    absmax = torch.maximum(top.abs(), (top + lowest).abs()).squeeze(-1)
     return Rows(*facts, torch.where(whole, std, math.nan), torch.where(whole, absmax, math.nan))
 
 
@@ -182,7 +173,7 @@ def _std(below: Tensor, lowest: Tensor, keep: Tensor | None, n: Tensor) -> Tenso
     """
     span = torch.where(lowest < 0, -lowest, 1)
     scaled = below.div_(span)
-    scaled -= scaled.sum(-1, keepdim=True) / n.unsqueeze(-1)
+    scaled -= (scaled.sum(-1, keepdim=True) / n.unsqueeze(-1)).to(scaled.dtype)
     if keep is not None:
         scaled *= keep
     return torch.linalg.vector_norm(scaled, dim=-1) * span.squeeze(-1) / n.sqrt()
@@ -203,7 +194,7 @@ def _softmax(below: Tensor, keep: Tensor | None, _n: Tensor) -> tuple[Tensor, Te
 
 def _uniform(below: Tensor, _keep: Tensor | None, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return ln n, 1/n and 1 − 1/n: equal weights on what is visible."""
-    count = n.to(working_dtype(below)).expand(below.shape[:-1])
+    count = n.expand(below.shape[:-1])
     return count.log(), 1 / count, 1 - 1 / count
 
 
@@ -213,7 +204,7 @@ def _identity(below: Tensor, _keep: Tensor | None, n: Tensor) -> tuple[Tensor, T
     return zeros, zeros + 1, zeros
 
 
-PATTERNS: dict[str, Callable[[Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor]]] = {
+PATTERNS: dict[str, Pattern] = {
     "softmax": _softmax, "uniform": _uniform, "identity": _identity,
 }
 """Pattern → entropy, max_prob and softmax_gain of every row."""

@@ -157,11 +157,11 @@ def release_jobs(store: Store, server: str, workers_ended: bool) -> None:
                 status="queued"))
 
 
-def give_back(store: Store, server: str, job: str | None = None) -> int:
+def give_back(store: Store, server: str, job: str | None = None) -> set[str]:
     """Give the runs whose worker died back to the queue, or fail them when it was not the first one.
 
     `job`: the job whose worker is known to be dead; None: every run of the server without a heartbeat for
-    WORKER_LEASE_S. Return how many runs it was.
+    WORKER_LEASE_S. Return the jobs of these runs.
     """
     dead = RUNS.c.job == job if job else and_(
         RUNS.c.job.in_(select(JOBS.c.id).where(JOBS.c.server == server)),
@@ -169,12 +169,18 @@ def give_back(store: Store, server: str, job: str | None = None) -> int:
     lost = and_(RUNS.c.status == "running", dead)
     ends = {"claim": None, "finished": time.time(), "deaths": RUNS.c.deaths + 1}
     with store.database.reading() as connection:
-        if connection.scalar(select(RUNS.c.id).where(lost).limit(1)) is None:
-            return 0
+        jobs = set(connection.scalars(select(RUNS.c.job).where(lost)))
+    if jobs:
+        with store.database.writing() as connection:
+            connection.execute(update(RUNS).where(lost, RUNS.c.cancel.is_(True)).values(status="cancelled", **ends))
+            connection.execute(update(RUNS).where(lost, RUNS.c.deaths + 1 >= MAX_DEATHS).values(
+                status="failed", error=LOST, **ends))
+            connection.execute(update(RUNS).where(lost).values(status="queued", deaths=RUNS.c.deaths + 1))
+    return jobs
+
+
+def fail_job(store: Store, job: str, error: str) -> None:
+    """Fail whatever of `job` is not over: no worker could even begin to play it."""
     with store.database.writing() as connection:
-        changes = (
-            update(RUNS).where(lost, RUNS.c.cancel.is_(True)).values(status="cancelled", **ends),
-            update(RUNS).where(lost, RUNS.c.deaths + 1 >= MAX_DEATHS).values(status="failed", error=LOST, **ends),
-            update(RUNS).where(lost).values(status="queued", deaths=RUNS.c.deaths + 1),
-        )
-        return sum(connection.execute(change).rowcount for change in changes)
+        connection.execute(update(RUNS).where(RUNS.c.job == job, RUNS.c.status.in_(UNFINISHED)).values(
+            status="failed", error=error, claim=None, finished=time.time()))

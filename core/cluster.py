@@ -175,9 +175,12 @@ class Cluster:
             time.sleep(0.02)
 
 
-def died(future: Any) -> bool:
-    """Whether the worker died while it played."""
-    return bool(future.status == "error" and isinstance(future.exception(), KilledWorker))
+def trouble(future: Any) -> tuple[bool, str | None]:
+    """Return whether the worker died while it played, and else why it could not play, if it could not."""
+    error = future.exception(timeout=1) if future.status == "error" else None
+    if error is None or isinstance(error, KilledWorker):
+        return error is not None, None
+    return False, f"no worker could play the job: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _kill(processes: list[Any]) -> None:
@@ -191,12 +194,16 @@ def _kill(processes: list[Any]) -> None:
         time.sleep(0.005)  # asyncio has to see each end; one that it misses makes it complain later
 
 
-QUIET = {
+CONFIGURATION = {
     "DASK_LOGGING__DISTRIBUTED": "warning",
     "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
     "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
 }
-"""Dask's configuration by environment: warnings only, nothing served over HTTP."""
+"""Dask's own, by environment: warnings only, nothing served over HTTP, and of its answers to a full memory only the
+last one, which ends the worker: a worker that pauses would leave its lane waiting without a word."""
 
 
 def _specification(folder: str, store_url: str) -> dict[str, Any]:
@@ -207,7 +214,8 @@ def _specification(folder: str, store_url: str) -> dict[str, Any]:
     by run.
     """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**QUIET, **os.environ, "DRIFTSCOPE_STORE": store_url, PARENT: str(os.getpid()), "PYTHONPATH": path}
+    environment = {**CONFIGURATION, **os.environ,
+                   "DRIFTSCOPE_STORE": store_url, PARENT: str(os.getpid()), "PYTHONPATH": path}
     common = {"host": HOST, "dashboard": False, "dashboard_address": f"{HOST}:0"}
     scheduling = {**common, "port": 0, "allowed_failures": 0, "scheduler_file": f"{folder}/scheduler.json",
                   "preload": ["core.lifeline"]}

@@ -1,9 +1,10 @@
-"""The row of an ordinary tensor on the CPU, with NumPy: the fast way of what `core.moments` defines.
+"""The row of a tensor on the CPU, with NumPy: the fast way of what `core.moments` defines.
 
-Ordinary: finite entries, no row so small or large that its squares leave the dtype, a std that is not lost beside the
-mean. Whatever is not ordinary is refused (None), which costs one or two cheap passes, and is then measured the general
-way. Vanishing and exploding tensors are ordinary after a scaling by a power of two, which is exact. Order statistics
-and histogram come from one count by the leading bits of the entries (sign, exponent, first bits of the mantissa).
+Sums are taken row by row in the entries' own dtype and over rows in float64. Where that could cost digits, more is done,
+and only there: a vanishing or exploding tensor is first scaled by a power of two, which is exact; a mean far above the
+std is taken off; a token so much smaller than the others that its squares vanish is measured on its own; entries that
+are not finite are counted and left out. The one case left to the general way is the token measures of tokens that are
+finite in part, or of very different size.
 
 Shapes: R rows (tokens, or 1), W features of a row (or all n entries), n = R·W, B sequences.
 """
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from core import fast_order, moments
 from core.columns import (
     COLUMN,
     COLUMNS,
@@ -25,30 +27,22 @@ from core.columns import (
     FLOAT16_OVERFLOW,
     HISTOGRAM_SPAN,
     INDEX_SPAN,
-    OUTLIER_RATIO,
-    OUTLIER_ZEROS,
-    OUTLIERS,
     QUANTILE_SPAN,
-    QUANTILES,
     TOKEN_QUANTILES,
     TOKEN_SPAN,
     VALUE_SPAN,
     Reading,
 )
-from core.moments import stride
-from core.vocabulary import HISTOGRAM_BINS, HISTOGRAM_HIGH, HISTOGRAM_LOW
-
-Floats = NDArray[np.floating[Any]]
-F64 = NDArray[np.float64]
+from core.fast_order import BITS, F64, I64, Floats
 
 COMFORTABLE = (1e-12, 1e12)
 """Tensors whose largest magnitude lies outside are scaled first."""
 
-LEAST_SQUARE = 1e-30
-"""A row whose mean square (after scaling) is below this may have lost entries to underflow."""
+LEAST_RMS = 1e-15
+"""A token whose rms (after scaling) is below this may have lost entries to underflow."""
 
 LEAST_VARIANCE = 1e-2
-"""Share of the mean square that the variance must have; below, Σx² in the entries' own dtype is too coarse for it."""
+"""Share of the mean square that the variance must have, for Σx² in the entries' own dtype to give it."""
 
 BLOCK = 1 << 18
 """Entries counted at a time, so that what is set aside for it stays small."""
@@ -57,82 +51,81 @@ LANE = 256
 """Entries summed at a time where a row is all n entries."""
 
 
-class Bits(NamedTuple):
-    """How a float dtype is laid out, and how many leading bits of its mantissa an order statistic looks at first."""
-
-    unsigned: type[np.unsignedinteger[Any]]
-    exponent: int
-    mantissa: int
-    leading: int
-
-    @property
-    def shift(self) -> int:
-        """The bits that are dropped."""
-        return self.mantissa - self.leading
-
-    @property
-    def bias(self) -> int:
-        """What a biased exponent is above the true one."""
-        return int((1 << (self.exponent - 1)) - 1)
-
-    @property
-    def largest(self) -> int:
-        """The largest power of two to scale by."""
-        return self.bias - 7
-
-
-BITS: dict[np.dtype[Any], Bits] = {
-    np.dtype(np.float32): Bits(np.uint32, 8, 23, 5), np.dtype(np.float64): Bits(np.uint64, 11, 52, 4),
-}
-
-
-def row(x: Floats, reading: Reading) -> F64 | None:
-    """Return the row of `x` (R, W), contiguous, float32 or float64, as COLUMNS, or None where it is not ordinary."""
-    if x.size == 0:
-        return None
-    high, low = float(x.max()), float(x.min())  # NaN when there is one
-    size = max(high, -low)
-    if not (math.isfinite(high) and math.isfinite(low)) or size == 0:
-        return None
-    factor = _factor(size, x.dtype)
-    scaled = x if factor == 1.0 else x * x.dtype.type(factor)
-    lanes = _lanes(scaled, reading.tokens)
-    squares = _square_sums(lanes)  # (R,)
-    mean, mean_square = _mean(_sums(lanes), x.size), _mean(squares, x.size)
-    variance = mean_square - mean * mean
-    least = squares.min() / x.shape[-1] if reading.tokens else mean_square
-    if not (least > LEAST_SQUARE and variance > LEAST_VARIANCE * mean_square):
-        return None
+def row(x: Floats, reading: Reading) -> F64:
+    """Return the row of `x` (R, W), contiguous, float32 or float64, as COLUMNS, (C,); what is undefined is NaN."""
     out = np.full(len(COLUMNS), np.nan)
-    std = math.sqrt(variance)
-    out[: COLUMN["token_rms_p05"]] = (x.size, 0, 0, 0, *_counts(x, size), low, high, mean / factor, std / factor)
-    _tokens(out, scaled, squares, factor, reading)
+    out[: COLUMN["min"]] = 0
+    out[0] = x.size
+    if x.size:
+        low, high = float(x.min()), float(x.max())  # NaN when there is one
+        if math.isfinite(low) and math.isfinite(high):
+            entries = _entries(out, x, low, high, reading.tokens)
+            if reading.tokens:
+                _tokens(out, entries, reading.lengths)
+        else:
+            _finite_part(out, x, reading)
     if reading.full:
-        _sampled(out, x, scaled, reading)
+        _sampled(out, x, reading)
     return out
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def norm(x: Floats) -> float:
     """Return ‖x‖₂ of a contiguous array as its own dtype gives it, each lane, and float64 over lanes."""
     return math.sqrt(float(_square_sums(_lanes(x, tokens=False)).sum(dtype=np.float64))) if x.size else 0.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def cosines(x: Floats, y: Floats) -> Floats | None:
     """Return cos(x, y) of each row of x, y (R, W), (R,); None where a norm is too small or large to be taken so."""
     squares = np.vecdot(x, x), np.vecdot(y, y)
-    least = LEAST_SQUARE * x.shape[-1]
-    if not all(least < square.min() and square.max() < 1 / LEAST_SQUARE for square in squares):
+    least = LEAST_RMS**2 * x.shape[-1]
+    if not all(least < square.min() and square.max() < 1 / least for square in squares):
         return None
     result: Floats = np.vecdot(x, y) / (np.sqrt(squares[0]) * np.sqrt(squares[1]))
     return result
 
 
+class _Entries(NamedTuple):
+    """Finite entries (R, W), the same times `factor`, a power of two, and Σ of their squares by lane (row, if tokens)."""
+
+    raw: Floats
+    x: Floats
+    factor: float
+    squares: Floats
+
+
+def _entries(out: F64, x: Floats, low: float, high: float, tokens: bool) -> _Entries:
+    """Write n_zero … std of finite entries."""
+    size = max(high, -low)
+    factor = _factor(size, x.dtype)
+    scaled = x if factor == 1.0 else x * x.dtype.type(factor)
+    lanes = _lanes(scaled, tokens)
+    squares = _square_sums(lanes)
+    mean, mean_square = _mean(_sums(lanes), x.size), _mean(squares, x.size)
+    variance = mean_square - mean * mean
+    if not variance > LEAST_VARIANCE * mean_square:
+        mean, variance = _shifted(scaled, mean, tokens)
+    std = 0.0 if low == high else math.sqrt(variance)
+    mean = low * factor if low == high else mean
+    out[COLUMN["n_zero"]: COLUMN["std"] + 1] = (*_counts(x, size), low, high, mean / factor, std / factor)
+    return _Entries(x, scaled, factor, squares)
+
+
+def _shifted(x: Floats, near: float, tokens: bool) -> tuple[float, float]:
+    """Return mean and variance of `x`, taken about a value near the mean."""
+    shift = x.dtype.type(near)
+    lanes = _lanes(x - shift, tokens)
+    offset = _mean(_sums(lanes), x.size)
+    return float(shift) + offset, max(_mean(_square_sums(lanes), x.size) - offset * offset, 0.0)
+
+
 def _factor(size: float, dtype: np.dtype[Any]) -> float:
     """Return the power of two that brings a tensor of absmax `size` where its squares are safe; 1 if they are."""
-    if COMFORTABLE[0] < size < COMFORTABLE[1]:
+    if size == 0 or COMFORTABLE[0] < size < COMFORTABLE[1]:
         return 1.0
-    limit = BITS[dtype].largest
-    return 2.0 ** max(-limit, min(limit, -math.frexp(size)[1]))
+    limit = BITS[dtype].bias - 7
+    return float(2.0 ** max(-limit, min(limit, -math.frexp(size)[1])))
 
 
 def _lanes(x: Floats, tokens: bool) -> tuple[Floats, ...]:
@@ -178,120 +171,124 @@ def _counts(x: Floats, size: float) -> tuple[int, int, int]:
     return zeros, subnormal, overflow
 
 
-def _tokens(out: F64, x: Floats, squares: Floats, factor: float, reading: Reading) -> None:
-    """Write token_rms and token_cosine; `squares`: Σx² of each token, (R,)."""
-    if not reading.tokens:
+def _finite_part(out: F64, x: Floats, reading: Reading) -> None:
+    """Write all but the columns of FULL for a tensor with entries that are not finite."""
+    finite = np.isfinite(x)
+    kinds = np.isnan(x), x == np.inf, x == -np.inf
+    out[COLUMN["n_nan"]: COLUMN["n_zero"]] = [np.count_nonzero(kind) for kind in kinds]
+    known = x[finite]
+    if known.size == 0:
         return
-    norms = np.sqrt(squares)
-    ordered = np.sort(norms).astype(np.float64) / (factor * math.sqrt(x.shape[-1]))
-    below, above, weight = _ranks(TOKEN_QUANTILES, len(ordered))
+    _entries(out, known[None], float(known.min()), float(known.max()), tokens=False)
+    whole = finite.all(1)
+    if reading.tokens and finite[~whole].any():
+        _general_tokens(out, x, reading.lengths, rms=True)
+    elif reading.tokens:
+        kept = x[whole]
+        factor = _factor(float(np.abs(kept).max()), x.dtype)
+        scaled = kept * x.dtype.type(factor)
+        _tokens(out, _Entries(kept, scaled, factor, np.vecdot(scaled, scaled)), _lengths_of(reading.lengths, whole))
+
+
+def _lengths_of(lengths: tuple[int, ...], kept: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return how many of the `kept` tokens, (R,), each sequence has."""
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    return tuple(np.bincount(sequence[kept], minlength=len(lengths)).tolist()) if lengths else ()
+
+
+def _tokens(out: F64, entries: _Entries, lengths: tuple[int, ...]) -> None:
+    """Write token_rms and token_cosine of finite tokens."""
+    raw, x, factor, squares = entries
+    rms = np.sqrt(squares / x.shape[-1])
+    small = rms < LEAST_RMS
+    zeros = rms == -1
+    per_token = rms.astype(np.float64) / factor
+    if small.any():
+        per_token[small] = _small_rms(raw[small])
+        zeros = per_token == 0
+    ordered = np.sort(per_token)
+    below, above, weight = fast_order.ranks(TOKEN_QUANTILES, len(ordered))
     out[TOKEN_SPAN] = ordered[below] * (1 - weight) + ordered[above] * weight
-    if reading.lengths:
-        sums = _direction_sums(x, 1 / norms, reading.lengths).astype(np.float64)  # (B, W)
-        pairs = sum(length * (length - 1) for length in reading.lengths)
-        if pairs:
-            out[COLUMN["token_cosine"]] = (float((sums * sums).sum()) - len(x)) / pairs
+    if lengths and (small & ~zeros).any():
+        _general_tokens(out, raw, lengths, rms=False)
+    elif lengths and zeros.any():  # which have no direction
+        out[COLUMN["token_cosine"]] = _cosine(x[~zeros], squares[~zeros], _lengths_of(lengths, ~zeros))
+    elif lengths:
+        out[COLUMN["token_cosine"]] = _cosine(x, squares, lengths)
+
+
+def _small_rms(x: Floats) -> F64:
+    """Return √(mean x²) of tokens whose squares are too small for their dtype."""
+    wide = x.astype(np.float64)
+    size = np.abs(wide).max(1, keepdims=True)
+    size[size == 0] = 1
+    rms: F64 = np.sqrt(np.mean((wide / size) ** 2, 1)) * size[:, 0]
+    return rms
+
+
+def _general_tokens(out: F64, x: Floats, lengths: tuple[int, ...], rms: bool) -> None:
+    """Write the token measures the general way."""
+    measured = moments.row(torch.from_numpy(x), Reading(full=False, tokens=True, lengths=lengths)).numpy()
+    place = COLUMN["token_cosine"]
+    out[place] = measured[place]
+    if rms:
+        out[TOKEN_SPAN] = measured[TOKEN_SPAN]
+
+
+def _cosine(x: Floats, squares: Floats, lengths: tuple[int, ...]) -> float:
+    """Return the mean cosine of pairs of different tokens of one sequence, all of which have a direction."""
+    pairs = sum(length * (length - 1) for length in lengths)
+    if not pairs:
+        return math.nan
+    sums = _direction_sums(x, 1 / np.sqrt(squares), lengths).astype(np.float64)  # (B, W)
+    return (float((sums * sums).sum()) - len(x)) / pairs
 
 
 def _direction_sums(x: Floats, weights: Floats, lengths: tuple[int, ...]) -> Floats:
-    """Return Σ_t x_t/‖x_t‖ of each sequence, (B, W)."""
+    """Return Σ_t x_t/‖x_t‖ of each sequence that has tokens, (B, W)."""
     if len(set(lengths)) == 1:
         shape = (len(lengths), lengths[0])
         left, right = torch.from_numpy(weights).view(shape[0], 1, shape[1]), torch.from_numpy(x).view(*shape, -1)
         sums: Floats = torch.bmm(left, right).squeeze(1).numpy()
         return sums
-    starts = np.cumsum((0, *lengths[:-1]))
-    filled = np.asarray(lengths) > 0
-    pooled: Floats = np.add.reduceat(x * weights[:, None], starts[filled], axis=0)
+    starts: I64 = np.cumsum((0, *lengths[:-1]))[np.asarray(lengths) > 0]
+    pooled: Floats = np.add.reduceat(x * weights[:, None], starts, axis=0)
     return pooled
 
 
-@lru_cache(maxsize=64)
-def _ranks(wanted: tuple[float, ...], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], F64]:
-    """Return for each quantile the ranks of its two neighbours among `count`, and the weight of the upper one."""
-    positions = np.asarray(wanted) * (count - 1)
-    below = np.floor(positions).astype(np.int64)
-    return below, np.minimum(below + 1, count - 1), positions - below
+def _sampled(out: F64, x: Floats, reading: Reading) -> None:
+    """Write the columns of FULL from the strided sample, all entries up to SAMPLE of them."""
+    sample = np.ascontiguousarray(x.reshape(-1)[:: moments.stride(x.size, x.shape[-1])])
+    taken = sample.size
+    if not math.isfinite(out[COLUMN["mean"]]) or out[: COLUMN["n_zero"]][1:].any():
+        sample = sample[np.isfinite(sample)]
+    out[COLUMN["n_sample"]], out[HISTOGRAM_SPAN] = taken, 0
+    if sample.size:
+        out[QUANTILE_SPAN], histogram = fast_order.quantiles_and_histogram(sample)
+        out[HISTOGRAM_SPAN] = histogram
+        out[COLUMN["kurtosis"]] = _kurtosis(sample, out)
+        if reading.outliers:
+            size = max(out[COLUMN["max"]], -out[COLUMN["min"]])
+            _write_outliers(out, x, fast_order.outliers(x, sample, histogram, size))
+    out[HISTOGRAM_SPAN.stop - 1] = taken - sample.size
 
 
-def _sampled(out: F64, x: Floats, scaled: Floats, reading: Reading) -> None:
-    """Write the columns of FULL: kurtosis from `scaled`, a power of two times `x`, the rest from `x` itself."""
-    step = stride(x.size, x.shape[-1])
-    sample = np.ascontiguousarray(x.reshape(-1)[::step])
-    below, above, weight = _ranks(QUANTILES, sample.size)
-    values, exponents = order_statistics(sample, np.concatenate((below, above)))
-    lower, upper = values.astype(np.float64).reshape(2, -1)
-    out[COLUMN["n_sample"]] = sample.size
-    out[COLUMN["kurtosis"]] = _kurtosis(sample if scaled is x else np.ascontiguousarray(scaled.reshape(-1)[::step]))
-    out[QUANTILE_SPAN] = lower * (1 - weight) + upper * weight
-    out[HISTOGRAM_SPAN] = histogram = _histogram(sample, exponents)
-    if reading.outliers:
-        _outliers(out, x, sample, histogram)
+def _write_outliers(out: F64, x: Floats, found: tuple[float, I64] | None) -> None:
+    if found is not None:
+        out[COLUMN["median_abs"]], index = found
+        out[INDEX_SPAN][: len(index)] = index
+        out[VALUE_SPAN][: len(index)] = x.reshape(-1)[index]
 
 
-def order_statistics(x: Floats, ranks: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the entries of `x` (n,), finite, that have these ranks (0 = least), and the counts by biased exponent.
-
-    Entries are counted by their leading bits; only those that share them with a wanted one are sorted.
-    """
-    bits = BITS[x.dtype]
-    leading = (x.view(bits.unsigned) >> bits.unsigned(bits.shift)).astype(np.int64)
-    kinds = 1 << (bits.exponent + bits.leading)
-    counts = np.bincount(leading, minlength=2 * kinds)
-    ascending = np.concatenate((counts[kinds:][::-1], counts[:kinds]))  # most negative first
-    ends = np.cumsum(ascending)
-    bins = np.searchsorted(ends, ranks, side="right")
-    wanted = np.zeros(2 * kinds, bool)
-    wanted[bins] = True
-    skipped = np.cumsum(np.where(wanted, 0, ascending))[bins]
-    chosen = np.sort(x[np.concatenate((wanted[kinds:], wanted[:kinds][::-1]))[leading]])
-    return chosen[ranks - skipped], counts.reshape(2, -1, 1 << bits.leading).sum((0, 2))
-
-
-def _kurtosis(sample: Floats) -> float:
-    """Return E[(x−mean)⁴]/std⁴ of the sample; NaN where all its entries are equal."""
-    mean = _mean(_sums(_lanes(sample, tokens=False)), sample.size)
-    spread = sample - sample.dtype.type(mean)
-    variance = _mean(_square_sums(_lanes(spread, tokens=False)), sample.size)
-    if variance == 0:
+def _kurtosis(sample: Floats, out: F64) -> float:
+    """Return E[(x−mean)⁴]/std⁴ of the finite sample; NaN where its entries are equal, as they are where std is 0."""
+    factor = _factor(max(out[COLUMN["max"]], -out[COLUMN["min"]]), sample.dtype)
+    scaled = sample if factor == 1.0 else sample * sample.dtype.type(factor)
+    mean = _mean(_sums(_lanes(scaled, tokens=False)), scaled.size)
+    spread = scaled - scaled.dtype.type(mean)
+    variance = _mean(_square_sums(_lanes(spread, tokens=False)), scaled.size)
+    if variance == 0 or out[COLUMN["std"]] == 0:
         return math.nan
     spread *= sample.dtype.type(1 / math.sqrt(variance))
     spread *= spread
-    return _mean(_square_sums(_lanes(spread, tokens=False)), sample.size)
-
-
-def _histogram(sample: Floats, exponents: NDArray[np.int64]) -> F64:
-    """Return the counts of HISTOGRAM_BINS, (279,), of the sample from those by biased exponent."""
-    bits = BITS[sample.dtype]
-    last = HISTOGRAM_HIGH - HISTOGRAM_LOW
-    counts = np.zeros(len(HISTOGRAM_BINS))
-    places = np.clip(np.arange(1, len(exponents)) - bits.bias - HISTOGRAM_LOW, 0, last)
-    np.add.at(counts, places, exponents[1:])
-    if exponents[0]:  # zeros, and what is subnormal in the entries' own dtype
-        rest = sample[np.abs(sample) < np.finfo(sample.dtype).tiny]
-        rest = rest[rest != 0]
-        np.add.at(counts, np.clip(np.frexp(rest)[1] - 1 - HISTOGRAM_LOW, 0, last), 1)
-        counts[-2] = exponents[0] - rest.size
-    return counts
-
-
-def _outliers(out: F64, x: Floats, sample: Floats, histogram: F64) -> None:
-    """Write median_abs where an outlier is possible at all, and the outliers."""
-    zeros = histogram[-2]
-    skip_zeros = zeros >= OUTLIER_ZEROS * sample.size
-    rank = 0.5 * (sample.size - zeros) if skip_zeros else 0.5 * sample.size - zeros
-    place = int(np.searchsorted(np.cumsum(histogram[:-2]), rank))  # the bin of the median; the first has no lower end
-    size = max(out[COLUMN["max"]], -out[COLUMN["min"]])
-    if place and size < OUTLIER_RATIO * 2.0 ** (place + HISTOGRAM_LOW):
-        return
-    sizes = np.abs(sample)
-    median = float(np.median(sizes[sizes > 0] if skip_zeros else sizes))
-    flat = x.reshape(-1)
-    magnitude = np.abs(flat)
-    kept = min(OUTLIERS, flat.size)
-    top = np.argpartition(magnitude, flat.size - kept)[flat.size - kept:]
-    top = top[np.argsort(-magnitude[top], kind="stable")]
-    top = top[magnitude[top] >= OUTLIER_RATIO * median]
-    out[COLUMN["median_abs"]] = median
-    out[INDEX_SPAN][: len(top)] = top
-    out[VALUE_SPAN][: len(top)] = flat[top]
+    return _mean(_square_sums(_lanes(spread, tokens=False)), scaled.size)

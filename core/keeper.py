@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from core.claims import give_back, keep_jobs, release_jobs, waiting_jobs
-from core.cluster import Cluster, died
+from core.claims import fail_job, give_back, keep_jobs, release_jobs, waiting_jobs
+from core.cluster import Cluster, trouble
 from core.settings import scheduler, store_limit
 from core.store import Store
 
@@ -45,6 +45,7 @@ class Keeper:
         self._cluster: Cluster | None = None
         self._played: dict[str, Any] = {}
         self._pruned = 0.0
+        self._deaf = False
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="driftscope-keeper", daemon=True)
@@ -88,8 +89,8 @@ class Keeper:
 
     def _tend(self, cluster: Cluster) -> None:
         """Look after everything until the server stops or the cluster loses a process."""
-        looked = 0.0
-        while not self._over.is_set() and cluster.is_whole():
+        looked, self._deaf = 0.0, False
+        while not self._over.is_set() and cluster.is_whole() and not self._deaf:
             self._wake.clear()
             if time.monotonic() - looked >= LOOK_S:
                 looked = time.monotonic()
@@ -107,7 +108,9 @@ class Keeper:
 
     def _look(self) -> None:
         keep_jobs(self._store, self.server)
-        give_back(self._store, self.server)
+        if give_back(self._store, self.server) & self._played.keys():
+            LOG.error("a worker gave no sign of life; the cluster is brought up anew")
+            self._deaf = True
         if time.monotonic() - self._pruned > PRUNE_S or not self._pruned:
             self._pruned = time.monotonic()
             self._store.prune(store_limit())
@@ -116,13 +119,19 @@ class Keeper:
         """Take note of jobs that were played, and hand over those that have waiting runs."""
         for job, future in list(self._played.items()):
             if future.done():
-                if died(future):
-                    give_back(self._store, self.server, job)
+                self._ended(job, future)
                 del self._played[job]
         for job, lane in waiting_jobs(self._store, self.server):
             if job not in self._played:
                 self._played[job] = cluster.submit(job, lane)
                 self._played[job].add_done_callback(lambda _: self.wake())
+
+    def _ended(self, job: str, future: Any) -> None:
+        died, error = trouble(future)
+        if died:
+            give_back(self._store, self.server, job)
+        elif error:
+            fail_job(self._store, job, error)
 
     def _close(self, cluster: Cluster) -> None:
         cluster.close()

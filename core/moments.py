@@ -82,6 +82,25 @@ def directions(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Scaled by the row's largest magnitude, so that squares neither overflow nor underflow. A row of zero or non-finite
     norm has no direction: its unit vector is 0; its norm is 0 or NaN.
     """
+    return _plain_directions(x) or _scaled_directions(x)
+
+
+def _plain_directions(x: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the same the short way, or None where a norm asks for more care; on the CPU alone, it waits."""
+    if x.device.type != "cpu" or x.numel() == 0:
+        return None
+    lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    if not (float(lengths.min()) > PLAIN[0] and float(lengths.max()) < PLAIN[1]):
+        return None
+    flat = lengths.squeeze(-1)
+    return x / lengths, flat.to(working_dtype(x)), torch.ones_like(flat, dtype=torch.bool)
+
+
+PLAIN = (1e-12, 1e15)
+"""Norms between can be taken without scaling."""
+
+
+def _scaled_directions(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = x.abs().amax(-1, keepdim=True)
     valid = (scale > 0) & scale.isfinite()  # (…, 1)
     scaled = torch.where(valid, x, 0) / torch.where(valid, scale, 1)

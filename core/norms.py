@@ -151,7 +151,16 @@ class RMSNorm(Norm):
 
 
 class GroupNorm(Norm):
-    """LayerNorm of each token over each of G groups of D/G features, never over T (Wu, He 2018, arXiv:1803.08494)."""
+    """LayerNorm of each token over each of G groups of D/G features, never over T (Wu, He 2018, arXiv:1803.08494).
+
+    Errors: ValueError when D does not split into G groups.
+    """
+
+    def __init__(self, width: int, settings: NormSettings) -> None:
+        super().__init__(width, settings)
+        if width % settings.groups:
+            raise ValueError(f"{width} features do not split into {settings.groups} groups; allowed: a divisor of "
+                             f"{width}")
 
     def formula(self, x: Tensor) -> Tensor:
         """Return (x − μ)/√(σ² + ε), μ and σ² of the feature's group."""
@@ -248,7 +257,8 @@ def normalize(name: str, x: Any, eps: float = 1e-5, groups: int = 4) -> Tensor:
     """Return the norm `name`, without γ and β, of a given array whose last axis holds the features.
 
     `x`: nested lists, an array or a tensor; whole numbers become float64, autograd goes through. batchnorm normalizes
-    as in training, over all leading axes. Errors: KeyError when NORMS has no such name.
+    as in training, over all leading axes. Errors: KeyError when NORMS has no such name; ValueError when the features do
+    not split into `groups`, or batchnorm is given a single token.
     """
     values = torch.as_tensor(x)
     values = values if values.is_floating_point() else values.double()

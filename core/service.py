@@ -122,7 +122,7 @@ def view(run_ids: Sequence[str]) -> list[RunView]:
 
 
 def recent(limit: int = 50) -> list[RunView]:
-    """Return the youngest runs, youngest first."""
+    """Return the youngest runs, youngest first, without their provenance."""
     return _DOOR.store.recent(limit)
 
 

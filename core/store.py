@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, null, select, update
 
 from core.database import FACTS, JOBS, RUNS, SNAPSHOTS, TEXTS, Database, StoreError
 from core.rules import TEXT_HASH
@@ -135,9 +135,9 @@ class Store:
         return [found[run_id] for run_id in run_ids]
 
     def recent(self, limit: int = 50) -> list[RunView]:
-        """Return the youngest runs, youngest first."""
+        """Return the youngest runs, youngest first, without their provenance, which is long."""
         with self.database.reading() as connection:
-            rows = connection.execute(_view_columns().order_by(RUNS.c.number.desc()).limit(limit)).mappings()
+            rows = connection.execute(_view_columns(null()).order_by(RUNS.c.number.desc()).limit(limit)).mappings()
             return [_view(row) for row in rows]
 
     def unfinished(self, run_ids: Sequence[str]) -> int:
@@ -226,15 +226,15 @@ def _oldest(connection: Connection, excess: int) -> list[str]:
     return chosen
 
 
-def _view_columns() -> Select[Any]:
+def _view_columns(provenance: ColumnElement[Any] = RUNS.c.provenance) -> Select[Any]:
     """Select what a RunView holds."""
     other = RUNS.alias("other")
     before = select(func.count()).select_from(other).where(
         other.c.status.in_(UNFINISHED), other.c.lane == RUNS.c.lane, other.c.number < RUNS.c.number,
         RUNS.c.status == "queued").scalar_subquery()
-    names = ("id", "key", "lane", "status", "error", "steps_done", "steps_total", "created", "started", "finished",
-             "provenance")
-    return select(*(RUNS.c[name] for name in names), before.label("queue_position"))
+    names = ("id", "key", "lane", "status", "error", "steps_done", "steps_total", "created", "started", "finished")
+    columns = [RUNS.c[name] for name in names]
+    return select(*columns, before.label("queue_position"), provenance.label("provenance"))
 
 
 def _view(row: Mapping[Any, Any]) -> RunView:

@@ -8,6 +8,7 @@ Shapes: B batch, T positions, D = d_model, V = vocabulary.
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,7 +93,7 @@ def projection(output: Output, data: Batch, experiment: Experiment) -> Tensor:
     direction = unit_normals(experiment.protocol.seed, "projection", tuple(x.shape)).to(x.device)
     if data.mask is not None:
         direction = direction * data.mask.unsqueeze(-1)
-    return (x * direction).sum() / x.numel() ** 0.5
+    return (x * direction).sum() / math.sqrt(x.numel())
 
 
 LOSSES: dict[str, Callable[[Output, Batch, Experiment], Tensor]] = {"next_token": next_token, "projection": projection}
@@ -137,12 +138,12 @@ def surroundings(experiment: Experiment, device: torch.device) -> dict[str, Any]
     return facts if real is None else {**facts, "lengths": list(real)}
 
 
-_SEEDERS: dict[str, Callable[[int], object]] = {
-    "cpu": lambda _: None,
-    "cuda": torch.cuda.manual_seed,
-    "mps": torch.mps.manual_seed,
+_OWN_GENERATORS: dict[str, Callable[[torch.device], tuple[torch.Generator, ...]]] = {
+    "cpu": lambda _: (),
+    "cuda": lambda device: (torch.cuda.default_generators[device.index or 0],),
+    "mps": lambda _: (torch.mps._get_default_mps_generator(),),
 }
-"""Device kind → what seeds its own generator, beside the CPU's."""
+"""Device kind → the generators that dropout there draws from, beside the CPU's."""
 
 
 @contextmanager
@@ -152,11 +153,15 @@ def _dropout_draws(experiment: Experiment, device: torch.device, number: int) ->
         yield
         return
     seed = generator(experiment.protocol.seed, f"dropout.{number}").initial_seed()
-    own = [] if device.type == "cpu" else [device.index or 0]
-    with torch.random.fork_rng(own, device_type=device.type if own else "cuda"):
-        torch.default_generator.manual_seed(seed)
-        _SEEDERS[device.type](seed)
+    generators = (torch.default_generator, *_OWN_GENERATORS[device.type](device))
+    states = [one.get_state() for one in generators]
+    try:
+        for one in generators:
+            one.manual_seed(seed)
         yield
+    finally:
+        for one, state in zip(generators, states, strict=True):
+            one.set_state(state)
 
 
 def _check_precision(experiment: Experiment, device: torch.device) -> None:

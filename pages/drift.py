@@ -10,25 +10,26 @@ from pages.ui.language import words
 from pages.ui.link import View
 
 t = words()
-st.title(t("drift.title"))
-st.caption(t("drift.lead"))
+notices = controls.settle()
 
-for notice in controls.settle():
+st.title(t("drift.title"))
+for notice in notices:
     st.warning(t(notice.key, **notice.values), icon=":material/link_off:")
 
-base = controls.base(t)
-variants = controls.variants(t)
-chart = st.container()
+with st.sidebar:
+    controls.base(t)
+    variants = controls.variants(t)
 shown = controls.shown(t)
-view = View(st.session_state["preset"], base, variants, shown)
-controls.mirror(view)
+chart = st.container()
+controls.settings(t)
 
-pairs, refused = link.experiments(view)
-for notice in refused:
-    st.warning(t(notice.key, **notice.values), icon=":material/block:")
-
-with chart:
-    try:
+try:
+    view = View(st.session_state["preset"], controls.described(), variants, shown)
+    controls.mirror(view)
+    pairs, refused = link.compared(view)
+    with chart:
+        for notice in refused:
+            st.warning(t(notice.key, **notice.values), icon=":material/block:")
         profile.compare(controls.named(pairs, t), shown, t)
-    except ExperimentError as error:
-        st.error(str(error), icon=":material/block:")
+except ExperimentError as error:
+    chart.error(str(error), icon=":material/block:")

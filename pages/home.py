@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
 from core.fields import ExperimentError
@@ -9,6 +11,7 @@ from pages.ui import cache, controls, link, profile
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import SHOWN_DEFAULTS, View
 
+DRIFT = str(Path(__file__).with_name("drift.py"))
 WAYS = ("no_norm", "post_layernorm", "sandwich_layernorm", "exploding", "vanishing", "float16_overflow")
 """Presets that the page leads to."""
 
@@ -17,24 +20,22 @@ st.title("Driftscope")
 st.markdown(t("home.lead"))
 
 st.header(t("home.question"))
-story, figure = st.columns([1, 2], gap="large")
-with story:
-    st.markdown(t("home.what_drift"))
-    st.markdown(t("home.figure_read"))
-    st.page_link("pages/drift.py", label=t("home.open"), icon=":material/tune:", query_params={PARAMETER: t.lang})
-with figure:
-    st.caption(t("home.figure_lead"))
-    try:
-        measured = cache.measure(controls.named(link.experiments(View())[0], t))
-        profile.watch(measured, t)
-        profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=460)
-    except ExperimentError as error:
-        st.error(str(error), icon=":material/block:")
+st.caption(t("home.figure_lead"))
+try:
+    measured = cache.measure(controls.named(link.compared(View())[0], t))
+    profile.watch(measured, t)
+    profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=430)
+except ExperimentError as error:
+    st.error(str(error), icon=":material/block:")
+reading, story = st.columns(2, gap="large")
+reading.markdown(t("home.figure_read"))
+reading.page_link(DRIFT, label=t("home.open"), icon=":material/tune:", query_params={PARAMETER: t.lang})
+story.markdown(t("home.what_drift"))
 
 st.header(t("home.ways"))
 columns = st.columns(3)
 for index, name in enumerate(WAYS):
     with columns[index % 3].container(border=True, height="stretch"):
-        st.page_link("pages/drift.py", label=f"**{t(f'home.way_{name}')}**", icon=":material/arrow_forward:",
+        st.page_link(DRIFT, label=f"**{t(f'home.way_{name}')}**", icon=":material/arrow_forward:",
                      query_params={"preset": name, PARAMETER: t.lang})
         st.markdown(t(f"home.way_{name}_why"))

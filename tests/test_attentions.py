@@ -21,7 +21,6 @@ def attend(mask=None, x=None, protocol=None, change=None, **model):
         stack.layers[0].sites[site].register_forward_hook(lambda _m, _i, y, site=site: seen.update({site: y.detach()}))
     if change:
         change(stack)
-    stack.heads_seen = []
     stack.layers[0].heads.register_forward_pre_hook(lambda _m, given: seen.update(heads=given))
     seen["out"] = stack(vectors() if x is None else x, mask).x
     return stack, seen
@@ -43,7 +42,7 @@ def test_fused_and_explicit_give_the_same_output_and_gradients(options, causal, 
             for protocol in ("fused", "explicit")]
     tolerance = {"float32": 1e-5, "float64": 1e-12}[dtype]
     torch.testing.assert_close(runs[0][1]["out"], runs[1][1]["out"], rtol=tolerance, atol=tolerance)
-    for stack, seen in runs:
+    for _, seen in runs:
         seen["out"].square().sum().backward()
     for (name, one), other in zip(runs[0][0].named_parameters(), runs[1][0].parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=20 * tolerance, atol=20 * tolerance, msg=name)
@@ -129,7 +128,8 @@ def test_shared_keys_and_values_are_those_of_repeated_weights():
             getattr(full.layers[0].attn, part).weight.copy_(getattr(shared.layers[0].attn, part).weight)
         for part in "kv":
             weight = getattr(shared.layers[0].attn, part).weight
-            getattr(full.layers[0].attn, part).weight.copy_(weight.unflatten(0, (2, 8)).repeat_interleave(2, 0).flatten(0, 1))
+            repeated = weight.unflatten(0, (2, 8)).repeat_interleave(2, 0).flatten(0, 1)
+            getattr(full.layers[0].attn, part).weight.copy_(repeated)
     torch.testing.assert_close(shared(vectors()).x, full(vectors()).x)
 
 

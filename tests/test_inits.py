@@ -53,7 +53,8 @@ def test_unit_normals_are_unit_normals():
 
 def test_every_tensor_and_every_seed_has_draws_of_its_own():
     shape = (64, 64)
-    drawn = [unit_normals(seed, name, shape) for seed in (0, 1) for name in ("layers.0.attn.q.weight", "layers.0.attn.k.weight")]
+    names = ("layers.0.attn.q.weight", "layers.0.attn.k.weight")
+    drawn = [unit_normals(seed, name, shape) for seed in (0, 1) for name in names]
     for index, one in enumerate(drawn):
         for other in drawn[:index]:
             assert abs(torch.corrcoef(torch.stack((one.flatten(), other.flatten())))[0, 1].item()) < 0.06
@@ -123,7 +124,8 @@ def test_biases_are_zero_norms_one_and_nothing_else_is_constant():
 
 def test_a_float64_model_scales_the_same_float32_draws():
     experiment = parse({"model": SIZES, "protocol": {"dtype": "float64"}})
-    double, single = build(experiment).state_dict(), build(experiment.with_values({"protocol.dtype": "float32"})).state_dict()
+    double = build(experiment).state_dict()
+    single = build(experiment.with_values({"protocol.dtype": "float32"})).state_dict()
     for name, weight in double.items():
         assert weight.dtype == torch.float64
         torch.testing.assert_close(weight.float(), single[name])

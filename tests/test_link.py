@@ -21,8 +21,8 @@ def test_the_default_view_is_the_empty_link():
 
 
 def test_the_default_view_compares_no_norm_layernorm_and_rmsnorm():
-    found, notices = link.experiments(View())
-    assert [experiment.model.norm for _, experiment in found] == ["layernorm", "none", "rmsnorm"]
+    found, notices = link.compared(View())
+    assert [one.experiment.model.norm for one in found] == ["layernorm", "none", "rmsnorm"]
     assert notices == []
 
 
@@ -80,13 +80,13 @@ def test_good_changes_beside_a_bad_one_are_kept():
 
 def test_a_variant_that_the_base_refuses_is_left_out_with_a_notice():
     view = View(variants=({"model.placement": "post", "model.depth_scaling": "inv_sqrt_layer"}, {"model.norm": "none"}))
-    found, notices = link.experiments(view)
+    found, notices = link.compared(view)
     assert len(found) == 2
     assert notices[0].key == "link.variant"
 
 
 def test_a_variant_equal_to_the_base_is_shown_once():
-    found, _ = link.experiments(View(variants=({"model.norm": "layernorm"}, {"model.d_ff": 512})))
+    found, _ = link.compared(View(variants=({"model.norm": "layernorm"}, {"model.d_ff": 512})))
     assert len(found) == 1
 
 

@@ -162,6 +162,11 @@ def test_groupnorm_normalizes_each_group_of_features_of_each_token():
     torch.testing.assert_close(y.var(-1, correction=0), torch.ones(2, 5, 4, dtype=torch.float64))
 
 
+def test_features_that_do_not_split_into_groups_are_refused():
+    with pytest.raises(ValueError, match="5 features do not split into 4 groups; allowed: a divisor of 5"):
+        normalize("groupnorm", [3, 1, -2, 8, 5])
+
+
 def test_scalenorm_puts_every_token_on_the_sphere_of_radius_root_d():
     lengths = normalize("scalenorm", draws(5, 16, dtype=torch.float64)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.full((5,), 4.0, dtype=torch.float64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,15 +18,14 @@ from core import service
 from core.claims import LOST
 from core.experiment import parse
 from core.fields import ExperimentError
-from core.settings import scheduler
 from core.store import Ask, Store
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 60.0
 
 SMALL = {"model": {"n_layers": 2, "d_model": 16, "n_heads": 2}, "input": {"batch": 1, "seq_len": 8}}
-LONG = {"model": {"n_layers": 512, "d_model": 128, "n_heads": 2}, "input": {"batch": 1, "seq_len": 16}}
-"""One step of this takes some seconds, whatever the machine, and little memory."""
+LONG = {"model": {"n_layers": 192, "d_model": 128, "n_heads": 2}, "input": {"batch": 1, "seq_len": 16}}
+"""One step of this takes a second or more, and little memory."""
 
 ASKING = """
 import sys, threading, time
@@ -286,6 +286,24 @@ def test_many_waiting_threads_cost_the_server_little(server):
     until(lambda: service.view(run_ids)[0].over)
 
 
-def test_the_scheduler_of_somebody_else_is_used_when_the_environment_names_it(monkeypatch):
-    monkeypatch.setenv("DRIFTSCOPE_SCHEDULER", "tcp://10.0.0.1:8786")
-    assert scheduler() == "tcp://10.0.0.1:8786"
+def test_a_cluster_of_somebody_else_is_used_and_left_alone(tmp_path):
+    environment = {**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}", "PYTHONPATH": str(ROOT)}
+    written = tmp_path / "scheduler.json"
+    dask, where = [sys.executable, "-m", "dask"], ["--no-dashboard", "--scheduler-file", str(written)]
+    theirs = [subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", *where,
+                                "--dashboard-address", "127.0.0.1:0"], env=environment)]
+    until(written.exists)
+    theirs.append(subprocess.Popen([*dask, "worker", "--nthreads", "1", *where, "--resources", "probe=1",
+                                    "--preload", "core.worker"], env=environment))
+    code = ("from core import service\nfrom core.experiment import parse\nservice.start()\n"
+            "print(service.wait(service.ensure([parse({'model': {'n_layers': 1}})]), 60)[0].status)\nservice.stop()")
+    try:
+        address = until(lambda: "tcp" in written.read_text() and json.loads(written.read_text())["address"])
+        printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, stdout=subprocess.PIPE, timeout=90,
+                                 env={**environment, "DRIFTSCOPE_SCHEDULER": address}, check=True).stdout
+        assert printed == "done\n"
+        assert [process.poll() for process in theirs] == [None, None]
+    finally:
+        for process in reversed(theirs):
+            process.terminate()
+            process.wait(timeout=20)

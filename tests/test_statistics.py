@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from core import fast_moments, moments
+from core import fast_moments, fast_order, moments
 from core.columns import COLUMN, COLUMNS, OUTLIERS, Reading
 from core.statistics import FROM_ROWS, cosine_of, histogram_of, named, row_of, statistics_of
 from core.vocabulary import HISTOGRAM_BINS, SAMPLE, STATISTICS
@@ -176,8 +176,7 @@ def test_tokens_without_direction_are_left_out_of_token_cosine():
     x = with_entries(normal(6, 4), a=(0, np.nan), b=(9, np.inf))
     x[4] = 0
     found = statistics_of(torch.from_numpy(x), tokens=True)["token_cosine"]
-    assert found == pytest.approx(naive.token_cosine([x[[2 + 1, 5, 1 + 0]]]), abs=1e-6) or found == pytest.approx(
-        naive.token_cosine([x]), abs=1e-6)
+    assert found == pytest.approx(naive.token_cosine([x[[1, 3, 5]]]), abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1, 1e-30, 1e30])
@@ -276,20 +275,12 @@ def test_a_zero_tensor_with_one_spike_has_one_outlier_or_none_but_no_error():
     assert found[COLUMN["max"]] == 1000
 
 
-def test_the_fast_way_refuses_what_it_could_get_wrong():
-    reading = Reading(tokens=True)
-    refused = ("nan", "infinite", "zeros", "constant", "mean 1e4 std 1", "tokens of very different size")
-    assert all(fast_moments.row(CASES[case], reading) is None for case in refused)
-    taken = ("gaussian", "huge 1e25", "tiny 1e-25", "tiny 1e-32", "half zeros", "float64 1e200")
-    assert all(fast_moments.row(CASES[case], reading) is not None for case in taken)
-
-
 @pytest.mark.parametrize("size", [1, 7, 1000, 70000])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_order_statistics_are_those_of_a_full_sort(size, dtype):
     x = np.concatenate((normal(size, dtype=dtype), np.zeros(size // 3, dtype), normal(size // 2, dtype=dtype) * 1e-30))
     ranks = np.unique(RNG.integers(0, x.size, 20))
-    found, _ = fast_moments.order_statistics(x, ranks)
+    found, _ = fast_order.order_statistics(x, ranks)
     assert (found == np.sort(x)[ranks]).all()
 
 

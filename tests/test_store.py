@@ -13,7 +13,17 @@ import pytest
 from sqlalchemy import update
 
 from core import claims
-from core.claims import Cancelled, LostClaim, claim, give_back, keep_jobs, release_jobs, waiting_jobs, waiting_runs
+from core.claims import (
+    Cancelled,
+    LostClaim,
+    claim,
+    fail_job,
+    give_back,
+    keep_jobs,
+    release_jobs,
+    waiting_jobs,
+    waiting_runs,
+)
 from core.database import JOBS, RUNS, StoreError
 from core.settings import SettingError, limits, store_limit
 from core.store import Ask, Store
@@ -182,11 +192,11 @@ def test_a_run_whose_worker_died_is_tried_once_more_and_then_fails_with_a_clear_
     run_id = ask(store, "a")[0]
     job = waiting_jobs(store, "me")[0][0]
     claim(store, run_id).append(0, b"half")
-    assert give_back(store, "me", job) == 1
+    assert give_back(store, "me", job) == {job}
     assert store.views([run_id])[0].status == "queued"
     again = claim(store, run_id)
     assert store.snapshots(run_id) == []
-    assert give_back(store, "me", job) == 1
+    assert give_back(store, "me", job) == {job}
     view = store.views([run_id])[0]
     assert view.status == "failed"
     assert "the worker died 2 times" in view.error
@@ -197,7 +207,7 @@ def test_a_run_whose_worker_died_is_tried_once_more_and_then_fails_with_a_clear_
 def test_a_worker_that_comes_back_late_changes_nothing(store):
     run_id = ask(store, "a")[0]
     late = claim(store, run_id)
-    give_back(store, "me", waiting_jobs_of(store, run_id))
+    give_back(store, "me", job_of(store, run_id))
     now = claim(store, run_id)
     with pytest.raises(LostClaim):
         late.append(0, b"late")
@@ -208,7 +218,7 @@ def test_a_worker_that_comes_back_late_changes_nothing(store):
     assert store.views([run_id])[0].status == "done"
 
 
-def waiting_jobs_of(store, run_id):
+def job_of(store, run_id):
     with store.database.reading() as connection:
         return connection.execute(RUNS.select().where(RUNS.c.id == run_id)).mappings().one()["job"]
 
@@ -216,11 +226,19 @@ def waiting_jobs_of(store, run_id):
 def test_a_run_without_a_heartbeat_goes_back_to_the_queue(store):
     run_id = ask(store, "a")[0]
     claim(store, run_id)
-    assert give_back(store, "me") == 0
+    assert give_back(store, "me") == set()
     with store.database.writing() as connection:
         connection.execute(update(RUNS).values(heartbeat=time.time() - claims.WORKER_LEASE_S - 1))
-    assert give_back(store, "me") == 1
+    assert len(give_back(store, "me")) == 1
     assert store.views([run_id])[0].status == "queued"
+
+
+def test_a_job_that_no_worker_can_play_fails_with_the_reason(store):
+    run_ids = ask(store, "a", "b")
+    claim(store, run_ids[0]).finish("done")
+    fail_job(store, job_of(store, run_ids[0]), "no worker could play the job")
+    assert [(run.status, run.error) for run in store.views(run_ids)] == [
+        ("done", None), ("failed", "no worker could play the job")]
 
 
 def test_a_job_is_adopted_only_when_its_server_died(store):

@@ -6,7 +6,7 @@ expensive experiments this visit has agreed to run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -16,6 +16,7 @@ from core.cost import Cost, cost
 from core.experiment import Experiment
 from core.store import RunView
 from core.trace import Trace
+from pages.ui.link import Variant
 
 AGREED = "cache.agreed"
 PATIENCE_S = 3.0
@@ -27,19 +28,29 @@ AUTOMATIC_S = 1.5
 
 @dataclass(frozen=True)
 class Measured:
-    """One variant: what the visitor reads as its name, its experiment, its run, and its trace once there is one."""
+    """One variant, its run, and its trace once there is one."""
 
-    name: str
-    experiment: Experiment
+    variant: Variant
     run: RunView
     trace: Trace | None
+
+    @property
+    def name(self) -> str:
+        """What the visitor reads as the variant's name."""
+        return self.variant.name
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was run."""
+        return self.variant.experiment
 
 
 def estimate(experiments: Sequence[Experiment]) -> Cost:
     """Return the cost of all experiments together; memory is that of the largest."""
     costs = [cost(experiment) for experiment in experiments]
     return Cost(max(one.parameters for one in costs), sum(one.flops for one in costs),
-                max(one.peak_bytes for one in costs), sum(one.stored_bytes for one in costs))
+                max(one.peak_bytes for one in costs), sum(one.stored_bytes for one in costs),
+                sum(one.seconds for one in costs))
 
 
 def must_ask(experiments: Sequence[Experiment]) -> bool:
@@ -55,11 +66,11 @@ def agree(experiments: Sequence[Experiment]) -> None:
     st.session_state.setdefault(AGREED, set()).update(experiment.canonical_json() for experiment in experiments)
 
 
-def measure(variants: Mapping[str, Experiment], patience: float = PATIENCE_S) -> list[Measured]:
-    """Ask for every variant, by its name, and return what there is after at most `patience` seconds.
+def measure(variants: Sequence[Variant], patience: float = PATIENCE_S) -> list[Measured]:
+    """Ask for every variant and return what there is after at most `patience` seconds.
 
     Errors: ExperimentError when the engine refuses the request, for instance for its size.
     """
-    runs = service.wait(service.ensure(list(variants.values())), patience)
-    return [Measured(name, experiment, run, service.trace(run.id) if run.status == "done" else None)
-            for (name, experiment), run in zip(variants.items(), runs, strict=True)]
+    runs = service.wait(service.ensure([one.experiment for one in variants]), patience)
+    return [Measured(variant, run, service.trace(run.id) if run.status == "done" else None)
+            for variant, run in zip(variants, runs, strict=True)]

@@ -32,6 +32,9 @@ FLOAT16_MAX = 65504.0
 NEAR = {"log": 1e4, "linear": 2.0}
 """A reference value within this factor of the data is drawn; a farther one is only named, to keep the data readable."""
 
+EXTRA_WIDTH = 3
+"""Pixels by which a line is wider than the one drawn over it."""
+
 SPAN = {"log": 10.0, "linear": 1.1}
 """The least ratio of top to bottom of an axis: rounding noise of a constant shall look constant."""
 
@@ -107,13 +110,17 @@ def _traces(
 ) -> Iterator[go.Scatter]:
     """Yield a line for each variant, and its triangles where it has gaps."""
     for row, (one, mask) in enumerate(zip(series, drawable, strict=True)):
-        yield _line(one, mask, frame, t)
+        yield _line(one, mask, len(series) - 1 - row, frame, t)
         if not mask.all():
             yield _triangles(one, ~mask, row, frame, t)
 
 
-def _line(one: Series, mask: NDArray[np.bool_], frame: Frame, t: Text) -> go.Scatter:
-    """Draw the values that have a place; the rest is NaN, which Plotly leaves open."""
+def _line(one: Series, mask: NDArray[np.bool_], above: int, frame: Frame, t: Text) -> go.Scatter:
+    """Draw the values that have a place; the rest is NaN, which Plotly leaves open.
+
+    `above`: how many lines are drawn after this one; it is wider than they are, so that it shows where they cover it.
+    """
+    extra = EXTRA_WIDTH * min(above, 3)
     points = len(one.layers) <= MAX_MARKED_LAYERS
     return go.Scatter(
         x=np.asarray(one.layers, dtype=np.int32),
@@ -123,8 +130,8 @@ def _line(one: Series, mask: NDArray[np.bool_], frame: Frame, t: Text) -> go.Sca
         legendgroup=_uid(one),
         mode="lines+markers" if points else "lines",
         connectgaps=False,
-        line={"color": one.style.color, "dash": one.style.dash, "width": 3},
-        marker={"symbol": one.style.symbol, "size": 8},
+        line={"color": one.style.color, "dash": one.style.dash, "width": 3 + extra},
+        marker={"symbol": one.style.symbol, "size": 8 + extra},
         hovertemplate=_hover(one, frame, t, "%{y:.5~g}"),
     )
 

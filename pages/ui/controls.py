@@ -7,15 +7,16 @@ beside the reason, and the last good view stays on screen. It knows Streamlit's 
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
+from core import service
 from core.experiment import Experiment
-from core.fields import ExperimentError
 from core.presets import PRESETS, preset
 from pages.ui import fields, link
-from pages.ui.link import Changes, View
+from pages.ui.link import Changes, Variant, View
 from pages.ui.text import Words
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -43,28 +44,15 @@ def mirror(view: View) -> None:
     st.query_params.update(query)
 
 
-def base(t: Words) -> Experiment:
-    """Draw preset, dials and settings; return the base they describe, or the last good one beside the reason."""
-    columns = st.columns([1.5, 1.3, 1.2, 1.1, 1.1])
-    with columns[0]:
-        st.selectbox(t("drift.preset"), list(PRESETS), key="preset", format_func=lambda name: t(f"preset.{name}"),
-                     help=t(f"preset_help.{st.session_state['preset']}"), on_change=_take_preset)
-    with columns[1]:
-        depth = st.session_state["model.n_layers"]
-        st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
-    for column, (dial, names) in zip(columns[2:], link.CHOICES.items(), strict=True):
-        with column:
-            st.selectbox(t(f"field.{dial}"), list(names), key=link.DIALS[dial], help=t(f"help.{dial}"),
+def base(t: Words) -> None:
+    """Draw the preset and the single dials, made for the side of a page."""
+    st.selectbox(t("drift.preset"), list(PRESETS), key="preset", format_func=lambda name: t(f"preset.{name}"),
+                 help=t(f"preset_help.{st.session_state['preset']}"), on_change=_take_preset)
+    depth = st.session_state["model.n_layers"]
+    st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
+    for column, (dial, names) in zip([st.container(), *st.columns(2)], link.CHOICES.items(), strict=True):
+        column.selectbox(t(f"field.{dial}"), list(names), key=link.DIALS[dial], help=t(f"help.{dial}"),
                          format_func=fields.spoken_value(dial, t))
-    with st.expander(t("drift.settings"), icon=":material/tune:"):
-        _settings(t)
-    last: View = st.session_state[VIEW]
-    try:
-        values = {path: fields.value_of(path, st.session_state[path]) for path in fields.schemas()}
-        return preset(st.session_state["preset"]).with_values(values)
-    except ExperimentError as error:
-        st.error(str(error), icon=":material/block:")
-        return last.base
 
 
 def variants(t: Words) -> tuple[Changes, ...]:
@@ -73,32 +61,53 @@ def variants(t: Words) -> tuple[Changes, ...]:
     rows: int = st.session_state[ROWS]
     found = []
     for row in range(rows):
-        chips, remove = st.columns([12, 1], vertical_alignment="center")
-        with chips:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
             chosen = st.multiselect(t("drift.variant_label", number=row + 1), _menu(row), key=f"variant.{row}",
                                     format_func=lambda code: fields.spoken(code, t), accept_new_options=True,
                                     placeholder=t("drift.variant_placeholder"), label_visibility="collapsed")
-        remove.button("✕", key=f"remove.{row}", help=t("drift.remove_variant"), on_click=_remove, args=(row,))
+            st.button("", icon=":material/close:", key=f"remove.{row}", help=t("drift.remove_variant"), type="tertiary",
+                      on_click=_remove, args=(row,))
         found.append(_changes(chosen, t))
     st.button(t("drift.add_variant"), icon=":material/add:", on_click=_add, disabled=rows >= link.MAX_VARIANTS)
     return tuple(changes for changes in found if changes)
 
 
+def settings(t: Words) -> None:
+    """Draw all other fields, folded away: a tab a part, a widget a field."""
+    with st.expander(t("drift.settings"), icon=":material/tune:"):
+        tabs = st.tabs([t(f"part.{part}") for part in Experiment.model_fields])
+        for part, tab in zip(Experiment.model_fields, tabs, strict=True):
+            columns = tab.columns(4)
+            rest = [path for path in fields.schemas() if path.startswith(f"{part}.") and path not in _DIAL_PATHS]
+            for index, path in enumerate(rest):
+                with columns[index % 4]:
+                    fields.widget(path, t)
+
+
+def described() -> Experiment:
+    """Return the base that the widgets describe.
+
+    Errors: ExperimentError when they describe none.
+    """
+    values = {path: fields.value_of(path, st.session_state[path]) for path in fields.schemas()}
+    if values["input.text"]:
+        values["input.text"] = service.put_text(values["input.text"])
+    return preset(st.session_state["preset"]).with_values(values)
+
+
 def shown(t: Words) -> dict[str, str]:
-    """Draw what the chart shows; return it by the names of `link.SHOWN`."""
-    columns = st.columns([2, 2, 1.4, 1.4], vertical_alignment="bottom")
-    with columns[0]:
+    """Draw what the chart shows, in one row; return it by the names of `link.SHOWN`."""
+    with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
         st.selectbox(t("drift.stat"), link.SHOWN["stat"], key="stat", format_func=lambda name: t(f"statistic.{name}"))
-    with columns[1]:
-        st.selectbox(t("drift.site"), link.SHOWN["site"], key="site", format_func=lambda name: f"{t(f'site.{name}')} "
-                     f"({name})")
-    for column, name in zip(columns[2:], ("of", "scale"), strict=True):
-        with column:
+        st.selectbox(t("drift.site"), link.SHOWN["site"], key="site",
+                     format_func=lambda name: f"{name} · {t(f'site.{name}')}")
+        for name in ("of", "scale"):
             st.segmented_control(t(f"drift.{name}"), link.SHOWN[name], key=name, required=True,
                                  format_func=_options(name, t))
     return {name: st.session_state[name] for name in link.SHOWN}
 
 
+_DIAL_PATHS = frozenset(link.DIALS.values())
 _PARAMETERS = frozenset({"preset", "x", *link.DIALS, *link.SHOWN})
 
 
@@ -137,17 +146,6 @@ def _remove(row: int) -> None:
     st.session_state[ROWS] = last
 
 
-def _settings(t: Words) -> None:
-    """Draw a tab a part, a widget a field."""
-    tabs = st.tabs([t(f"part.{part}") for part in Experiment.model_fields])
-    for part, tab in zip(Experiment.model_fields, tabs, strict=True):
-        columns = tab.columns(4)
-        rest = [path for path in fields.schemas() if path.startswith(f"{part}.") and path not in link.DIALS.values()]
-        for index, path in enumerate(rest):
-            with columns[index % 4]:
-                fields.widget(path, t)
-
-
 def _menu(row: int) -> list[str]:
     """Return the changes to choose from: every named value of every field, and what this row holds already."""
     known = fields.all_codes()
@@ -167,8 +165,8 @@ def _changes(codes: list[str], t: Words) -> dict[str, Any]:
     return changes
 
 
-def named(variants: Sequence[tuple[Changes, Experiment]], t: Words) -> dict[str, Experiment]:
-    """Return the variants by name: what the visitor reads of each, its values of the fields in which they differ."""
-    changed = list(dict.fromkeys(path for changes, _ in variants for path in changes)) or ["model.norm"]
-    return {" · ".join(fields.spoken_alone(path, experiment.paths()[path], t) for path in changed): experiment
-            for _, experiment in variants}
+def named(variants: Sequence[Variant], t: Words) -> list[Variant]:
+    """Return the variants with names: the values of the fields in which they differ."""
+    changed = list(dict.fromkeys(path for one in variants for path in one.changes)) or ["model.norm"]
+    return [replace(one, name=" · ".join(fields.spoken_alone(path, one.experiment.paths()[path], t)
+                                         for path in changed)) for one in variants]

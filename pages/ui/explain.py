@@ -42,7 +42,7 @@ def number(value: float, digits: int = 3) -> str:
     if value and not 1e-3 <= abs(value) < 1e5:
         exponent = math.floor(math.log10(abs(value)))
         return f"{value / 10**exponent:.2f}·10{_raised(exponent)}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−") if abs(value) < 1000 else f"{value:,.0f}".replace(",", " ")
+    return f"{value:.{digits}g}".replace("-", "−") if abs(value) < 1000 else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def _raised(exponent: int) -> str:
@@ -59,15 +59,18 @@ def sentence(verdict: Verdict, t: Words) -> str:
              threshold=threshold, least=least, **values)
 
 
-def verdict_line(name: str, verdicts: Sequence[Verdict], t: Words) -> None:
-    """Draw the judgements on one variant: its name, a sentence each, and what was to be expected."""
-    worst = any(verdict.alarm for verdict in verdicts)
-    icon = ":red[:material/error:]" if worst else ":green[:material/check_circle:]"
-    expected = next((t(f"expected.{verdict.expected}") for verdict in verdicts if verdict.expected), "")
-    lines = [f"{icon} **{_escaped(name)}**", *(sentence(verdict, t) for verdict in verdicts)]
-    st.markdown("  \n".join(lines))
-    if expected:
-        st.caption(expected)
+def judgement(name: str, verdicts: Sequence[Verdict], t: Words) -> None:
+    """Draw the judgements on one variant: the first and what was to be expected, the rest folded."""
+    icon = ":red[:material/error:]" if verdicts[0].alarm else ":green[:material/check_circle:]"
+    st.markdown(f"{icon} **{_escaped(name)}**  \n{sentence(verdicts[0], t)}")
+    st.caption(t(f"expected.{verdicts[0].expected}"))
+    for verdict in verdicts[1:]:
+        mark = ":red[:material/error:] " if verdict.alarm else ""
+        head, _, rest = sentence(verdict, t).partition(t("drift.colon"))
+        with st.expander(mark + head):
+            st.markdown(rest)
+            if verdict.expected:
+                st.caption(t(f"expected.{verdict.expected}"))
 
 
 def pairing_badge(pairing: Pairing, t: Words) -> None:

@@ -29,6 +29,7 @@ def choose(t: Words) -> None:
         format_func=LANGUAGES.__getitem__,
         key=PARAMETER,
         required=True,
+        label_visibility="collapsed",
     )
 
 

@@ -61,6 +61,20 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """One experiment of a comparison: what it changes of the base, and what the visitor reads as its name."""
+
+    changes: Changes
+    experiment: Experiment
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """What stays the same when base and language change; the base has the empty key."""
+        return describe(self.changes)
+
+
+@dataclass(frozen=True)
 class View:
     """What the drift page shows: a base experiment, what each variant changes of it, and the chart's settings."""
 
@@ -99,17 +113,17 @@ def read(query: Mapping[str, str]) -> tuple[View, list[Notice]]:
     return View(name, base, variants, shown), notices
 
 
-def experiments(view: View) -> tuple[list[tuple[Changes, Experiment]], list[Notice]]:
+def compared(view: View) -> tuple[list[Variant], list[Notice]]:
     """Return the base (no changes) and its variants, each once, and a notice for each that is refused on this base."""
     notices: list[Notice] = []
-    found: dict[str, tuple[Changes, Experiment]] = {view.base.canonical_json(): ({}, view.base)}
+    found = {view.base.canonical_json(): Variant({}, view.base)}
     for changes in view.variants:
         try:
             experiment = view.base.with_values(changes)
         except ExperimentError as error:
             notices.append(Notice("link.variant", {"value": describe(changes), "reason": str(error)}))
             continue
-        found.setdefault(experiment.canonical_json(), (changes, experiment))
+        found.setdefault(experiment.canonical_json(), Variant(changes, experiment))
     return list(found.values()), notices
 
 

@@ -17,17 +17,18 @@ from core.experiment import Experiment
 from core.vocabulary import STATISTICS
 from pages.ui import cache, charts, component, explain, theme
 from pages.ui.cache import Measured
+from pages.ui.link import Variant
 from pages.ui.text import Words
 
 WATCH_S = 0.5
 
 
-def compare(variants: Mapping[str, Experiment], shown: Mapping[str, str], t: Words) -> None:
+def compare(variants: Sequence[Variant], shown: Mapping[str, str], t: Words) -> None:
     """Measure the variants and draw everything about them.
 
     Errors: ExperimentError when the engine refuses the request.
     """
-    experiments = list(variants.values())
+    experiments = [one.experiment for one in variants]
     if cache.must_ask(experiments):
         _offer(experiments, t)
         return
@@ -74,7 +75,7 @@ def say(measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> Non
     for index, one in enumerate(measured):
         assert one.trace is not None
         with columns[index % len(columns)].container(border=True):
-            explain.verdict_line(one.name, verdicts(one.trace, one.experiment), t)
+            explain.judgement(one.name, verdicts(one.trace, one.experiment), t)
 
 
 _OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50", "token_rms_p95"})
@@ -97,7 +98,7 @@ def _series(one: Measured, shown: Mapping[str, str], gradient: bool) -> charts.S
     model = one.experiment.model
     return charts.Series(
         name=one.name, layers=np.asarray(layers)[observed], values=values[observed],
-        style=theme.style(model.norm, model.placement, model.init), site=site, key=one.experiment.canonical_json())
+        style=theme.style(model.norm, model.placement, model.init), site=site, key=one.variant.key)
 
 
 def _offer(experiments: Sequence[Experiment], t: Words) -> None:
