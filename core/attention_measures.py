@@ -176,7 +176,8 @@ def _std(below: Tensor, lowest: Tensor, keep: Tensor | None, n: Tensor) -> Tenso
     scaled -= (scaled.sum(-1, keepdim=True) / n.unsqueeze(-1)).to(scaled.dtype)
     if keep is not None:
         scaled *= keep
-    return torch.linalg.vector_norm(scaled, dim=-1) * span.squeeze(-1) / n.sqrt()
+    length: Tensor = torch.linalg.vector_norm(scaled, dim=-1)
+    return length * span.squeeze(-1) / n.sqrt()
 
 
 def _softmax(below: Tensor, keep: Tensor | None, _n: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -51,7 +51,7 @@ def cost(experiment: Experiment) -> Cost:
     written_out = pairs * 4 if protocol.attention == "explicit" else 0
     activations = (_saved_entries(model, source) + written_out) * BYTES[protocol.dtype]
     weights = count * copies * max(4, BYTES[protocol.dtype])
-    recorded = steps if protocol.record_every == "log" else steps // protocol.record_every + 1
+    recorded = steps if protocol.record_every == "log" else -(-steps // protocol.record_every)
     flops = 3.0 * matrix_flops * steps
     seconds = flops / FLOPS_PER_SECOND + recorded * model.n_layers * SECONDS_PER_LAYER
     return Cost(count, flops, activations + weights, recorded * _snapshot_bytes(model), seconds)

@@ -201,11 +201,10 @@ def _tokens(out: F64, entries: _Entries, lengths: tuple[int, ...]) -> None:
     raw, x, factor, squares = entries
     rms = np.sqrt(squares / x.shape[-1])
     small = rms < LEAST_RMS
-    zeros = rms == -1
     per_token = rms.astype(np.float64) / factor
     if small.any():
         per_token[small] = _small_rms(raw[small])
-        zeros = per_token == 0
+    zeros = small & (per_token == 0)
     ordered = np.sort(per_token)
     below, above, weight = fast_order.ranks(TOKEN_QUANTILES, len(ordered))
     out[TOKEN_SPAN] = ordered[below] * (1 - weight) + ordered[above] * weight
@@ -284,8 +283,8 @@ def _kurtosis(sample: Floats, out: F64) -> float:
     """Return E[(x−mean)⁴]/std⁴ of the finite sample; NaN where its entries are equal, as they are where std is 0."""
     factor = _factor(max(out[COLUMN["max"]], -out[COLUMN["min"]]), sample.dtype)
     scaled = sample if factor == 1.0 else sample * sample.dtype.type(factor)
-    mean = _mean(_sums(_lanes(scaled, tokens=False)), scaled.size)
-    spread = scaled - scaled.dtype.type(mean)
+    spread = scaled - scaled.dtype.type(_mean(_sums(_lanes(scaled, tokens=False)), scaled.size))
+    spread -= scaled.dtype.type(_mean(_sums(_lanes(spread, tokens=False)), scaled.size))  # what the first one rounded
     variance = _mean(_square_sums(_lanes(spread, tokens=False)), scaled.size)
     if variance == 0 or out[COLUMN["std"]] == 0:
         return math.nan

@@ -110,7 +110,8 @@ class Record:
         fetched = iter(_stacked(tensors) if tensors else ())
         for layer, value in self._cosines.items():
             cosine[self.sites.index((layer, "resid_post"))] = next(fetched) if isinstance(value, Tensor) else value
-        return np.clip(cosine, -1.0, 1.0)
+        clipped: F64 = np.clip(cosine, -1.0, 1.0)
+        return clipped
 
     def _branch_ratio(self, rms: F64, residual: bool) -> F64:
         ratio = np.full(len(self.sites), np.nan)
@@ -124,7 +125,7 @@ class Record:
     def _outliers(self, table: F64) -> tuple[Outlier, ...]:
         found = []
         places = self._tokens.places
-        for row in np.flatnonzero(np.isfinite(table[:, INDEX_SPAN.start])):
+        for row in np.flatnonzero(np.isfinite(table[:, INDEX_SPAN.start])).tolist():
             layer, name = self.sites[row]
             median = table[row, COLUMN["median_abs"]]
             width = self._widths[row]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -67,7 +68,11 @@ class Recorder:
         self._parameters = dict(model.named_parameters())
         self._n_heads = 0
         self._handles: list[RemovableHandle] = []
-        self._clear()
+        self._on_tensors: list[RemovableHandle] = []
+        self._entered: dict[int, Tensor] = {}
+        self._last: _Passed | None = None
+        self._record: Record | None = None
+        self._loss_scale = 1.0
 
     def __enter__(self) -> Recorder:
         """Attach the hooks. Errors: RecorderError when they are attached already."""
@@ -134,13 +139,11 @@ class Recorder:
 
     def _clear(self) -> None:
         """Forget the step."""
-        for handle in getattr(self, "_on_tensors", ()):
+        for handle in self._on_tensors:
             handle.remove()
-        self._record: Record | None = None
-        self._on_tensors: list[RemovableHandle] = []
-        self._entered: dict[int, Tensor] = {}
-        self._last: _Passed | None = None
-        self._loss_scale = 1.0
+        self._on_tensors.clear()
+        self._entered.clear()
+        self._last = self._record = None
 
     def _site_hook(self, row: int) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _arguments: Any, x: Any) -> None:
@@ -170,7 +173,7 @@ class Recorder:
             record.observe(FORWARD, row, x)
             self._last = _Passed(weakref.ref(x), _version(x), [row])
             if x.requires_grad and self._gradients is not False:
-                self._on_tensors.append(x.register_hook(self._gradient_hook(self._last.rows)))
+                self._on_tensors.append(x.register_hook(self._gradient_hook(self._last.rows)))  # type: ignore[no-untyped-call]
         else:
             record.same(FORWARD, row, source[0])
             source.append(row)
@@ -226,9 +229,10 @@ def _version(x: Tensor) -> int:
     return -1 if x.is_inference() else x._version
 
 
-def _plainly(x: Tensor) -> torch.autocast:
+def _plainly(x: Tensor) -> AbstractContextManager[object]:
     """Return a context in which autocast does not narrow what is computed."""
-    return torch.autocast(x.device.type, enabled=False)
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def _queries_keys(q: Tensor, k: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:

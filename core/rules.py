@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 TEXT_VOCAB = 256
 GENERATED_VOCAB = {"tokens": 256, "markov": 32}
+MARKOV_VOCAB = 2048
+"""A chain has vocab² transition probabilities."""
+
 TEXT_HASH = "sha256:"
 """What the canonical form's ``input.text`` starts with: the content hash stands for the text."""
 
@@ -151,6 +154,12 @@ def _source(experiment: Experiment) -> None:
         raise refusal("input.text", source.text, f"null with source {source.source}")
 
 
+def _markov(experiment: Experiment) -> None:
+    source = experiment.input
+    if source.source == "markov" and (source.vocab or 0) > MARKOV_VOCAB:
+        raise refusal("input.vocab", source.vocab, f"2 to {MARKOV_VOCAB} states for markov")
+
+
 def _lengths(experiment: Experiment) -> None:
     source = experiment.input
     if not isinstance(source.lengths, tuple):
@@ -174,5 +183,5 @@ def _protocol(experiment: Experiment) -> None:
 
 
 RULES: tuple[Callable[[Experiment], None], ...] = (
-    _is_built, _heads, _norms, _source, _lengths, _batchnorm_has_tokens, _protocol,
+    _is_built, _heads, _norms, _source, _markov, _lengths, _batchnorm_has_tokens, _protocol,
 )

@@ -183,9 +183,7 @@ class Watch:
                 mine.beat()
             try:
                 mine.check()
-            except LostClaim:
-                self._cancelled.setdefault(mine.run, time.monotonic())
-            except Cancelled:
+            except (LostClaim, Cancelled):
                 self._cancelled.setdefault(mine.run, time.monotonic())
         deaf = [mine for mine in claims if self._is_deaf(mine)]
         if deaf:
