@@ -136,7 +136,7 @@ def _document(file: str) -> dict[str, Any]:
         document = json.loads(text)
     except OSError as error:
         raise ExperimentError(f"{file} cannot be read: {error.strerror}; allowed: a JSON file, or -") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExperimentError(f"{file} is not valid JSON: {error}; allowed: an object such as {{}}") from None
     if not isinstance(document, dict):
         raise ExperimentError(f"{file} holds {json.dumps(document)[:60]}; allowed: an object of model, input, protocol")

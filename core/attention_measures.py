@@ -63,7 +63,8 @@ def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Ten
     return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal)))
 
 
-def measures_of_scores(scores: Tensor, visible: Tensor | None = None, softcap: float | None = None) -> dict[str, Tensor]:
+def measures_of_scores(scores: Tensor, visible: Tensor | None = None,
+                       softcap: float | None = None) -> dict[str, Tensor]:
     """Return the measures that need scores only, name → (H,), of given scaled scores before the soft cap.
 
     `scores`: (B, H, Q, N), (H, Q, N) or (Q, N), one head in the last case; `visible`: true where a query sees a key,

@@ -31,8 +31,8 @@ OUTLIER_RATIO = 20.0
 ask of these."""
 
 OUTLIER_ZEROS = 0.25
-"""From this share of zeros on, the median of outliers is that of the other entries: half the entries of a ReLU are zero,
-and beside a median next to zero everything would stand out."""
+"""From this share of zeros on, the median of outliers is that of the other entries: half the entries of a ReLU are
+zero, and beside a median next to zero everything would stand out."""
 
 STANDARD: tuple[str, ...] = (
     "n", "n_nan", "n_posinf", "n_neginf", "n_zero", "n_subnormal", "n_overflow", "min", "max", "mean", "std",
@@ -43,7 +43,8 @@ float16."""
 
 FULL: tuple[str, ...] = (
     "n_sample", "kurtosis", *(f"q{100 * q:02.0f}" for q in QUANTILES),
-    *(f"log2_hist[{name}]" for name in HISTOGRAM_BINS), "median_abs", *(f"outlier_index_{i}" for i in range(OUTLIERS)), *(f"outlier_value_{i}" for i in range(OUTLIERS)),
+    *(f"log2_hist[{name}]" for name in HISTOGRAM_BINS), "median_abs",
+    *(f"outlier_index_{i}" for i in range(OUTLIERS)), *(f"outlier_value_{i}" for i in range(OUTLIERS)),
 )
 """What detail full adds, NaN in a row of detail standard: the sampled statistics, and the outliers (index into the
 flattened rows, value), NaN where there are fewer."""

@@ -27,9 +27,6 @@ from core.tables import SOURCES, load
 Texts = Mapping[str, str] | Callable[[str], str | None]
 """Where a visitor's own text is found by its content hash."""
 
-LARGEST_CHAIN = 2048
-"""The most states of a markov chain: it has V² transition probabilities, and its entropy takes V³ operations."""
-
 
 class Batch(NamedTuple):
     """One batch on the CPU.
@@ -145,8 +142,6 @@ def _bytes(own: str | None) -> Tensor:
 @lru_cache(maxsize=4)
 def _chain(seed: int, vocab: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the chain's transition rows (V, V), each Dirichlet(0.1), and its stationary distribution (V,)."""
-    if vocab > LARGEST_CHAIN:
-        raise refusal("input.vocab", vocab, f"up to {LARGEST_CHAIN} with source markov")
     rows = np.random.default_rng(generator(seed, "markov").initial_seed()).dirichlet(np.full(vocab, 0.1), vocab)
     return rows, stationary_distribution(rows)
 

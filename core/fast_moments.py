@@ -1,8 +1,8 @@
 """The row of a tensor on the CPU, with NumPy: the fast way of what `core.moments` defines.
 
-Sums are taken row by row in the entries' own dtype and over rows in float64. Where that could cost digits, more is done,
-and only there: a vanishing or exploding tensor is first scaled by a power of two, which is exact; a mean far above the
-std is taken off; a token so much smaller than the others that its squares vanish is measured on its own; entries that
+Sums are taken row by row in the entries' own dtype and over rows in float64. Where that could cost digits, more is
+done, and only there: a vanishing or exploding tensor is first scaled by a power of two, which is exact; a mean far above the
+std is taken off; a token so much smaller than the others that its squares vanish is measured apart; entries that
 are not finite are counted and left out. The one case left to the general way is the token measures of tokens that are
 finite in part, or of very different size.
 
@@ -87,7 +87,7 @@ def cosines(x: Floats, y: Floats) -> Floats | None:
 
 
 class _Entries(NamedTuple):
-    """Finite entries (R, W), the same times `factor`, a power of two, and Σ of their squares by lane (row, if tokens)."""
+    """Finite entries (R, W), the same times `factor`, a power of two, and Σx² of each lane (row, if tokens)."""
 
     raw: Floats
     x: Floats
@@ -180,7 +180,7 @@ def _finite_part(out: F64, x: Floats, reading: Reading) -> None:
     if known.size == 0:
         return
     _entries(out, known[None], float(known.min()), float(known.max()), tokens=False)
-    whole = finite.all(1)
+    whole: NDArray[np.bool_] = np.asarray(finite.all(1))
     if reading.tokens and finite[~whole].any():
         _general_tokens(out, x, reading.lengths, rms=True)
     elif reading.tokens:

@@ -84,7 +84,8 @@ def _histogram(sample: Floats, exponents: I64) -> F64:
     bits = BITS[sample.dtype]
     last = HISTOGRAM_HIGH - HISTOGRAM_LOW
     places = np.clip(np.arange(1, len(exponents)) - bits.bias - HISTOGRAM_LOW, 0, last)
-    counts = np.bincount(places, exponents[1:], minlength=len(HISTOGRAM_BINS))
+    counts = np.zeros(len(HISTOGRAM_BINS))
+    np.add.at(counts, places, exponents[1:])
     if exponents[0]:  # zeros, and what is subnormal in the entries' own dtype
         rest = sample[np.abs(sample) < np.finfo(sample.dtype).tiny]
         rest = rest[rest != 0]

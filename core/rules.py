@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TEXT_VOCAB = 256
 GENERATED_VOCAB = {"tokens": 256, "markov": 32}
 MARKOV_VOCAB = 2048
-"""A chain has vocab² transition probabilities."""
+"""The most states of a chain: it has vocab² transition probabilities, and its entropy takes vocab³ operations."""
 
 TEXT_HASH = "sha256:"
 """What the canonical form's ``input.text`` starts with: the content hash stands for the text."""

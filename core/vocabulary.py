@@ -60,8 +60,8 @@ class Statistic:
     """One number of a tensor.
 
     `detail`: the least detail that records it; `sampled`: from a sample beyond SAMPLE entries; `sites`: the only sites
-    that have it (None: all); `forward`, `gradient`: taken of activations, of gradients (named ``grad_…``); `unit`: "" for that of the tensor
-    itself, else count, share, ratio or cosine.
+    that have it (None: all); `forward`, `gradient`: taken of activations, of gradients (named ``grad_…``); `unit`: ""
+    for that of the tensor itself, else count, share, ratio or cosine.
     """
 
     detail: str = "standard"

@@ -57,7 +57,7 @@ def order(finite: np.ndarray) -> dict[str, float]:
 
 
 def histogram(x: np.ndarray) -> dict[str, int]:
-    """Counts by floor(log2|x|) from −149 to 127 (the ends hold what lies beyond), zero and nonfinite; empty bins left out."""
+    """Counts by floor(log2|x|) from −149 to 127 (the ends hold more), zero and nonfinite; no empty bins."""
     counts: dict[str, int] = {}
     for value in np.asarray(x, np.float64).reshape(-1).tolist():
         if not math.isfinite(value):
@@ -108,7 +108,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 def head(scores: np.ndarray, visible: np.ndarray, softcap: float | None = None,
          pattern: str = "softmax") -> dict[str, float]:
-    """The measures of one head: `scores` (sequences, queries, keys) scaled, before the cap; `visible` the same shape."""
+    """The measures of one head: `scores` (sequences, queries, keys) scaled, uncapped; `visible` the same shape."""
     rows: dict[str, list[float]] = {name: [] for name in (
         "entropy", "entropy_norm", "max_prob", "saturated_frac", "score_std", "softmax_gain", "score_absmax")}
     for sequence, seen in zip(np.asarray(scores, WIDE), visible, strict=True):

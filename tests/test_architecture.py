@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted([ROOT / "app.py", *ROOT.glob("core/*.py"), *ROOT.glob("pages/**/*.py"), *ROOT.glob("scripts/*.py")])
+SOURCES = sorted([ROOT / "app.py", *(path for folder in ("core", "pages", "scripts")
+                                   for path in ROOT.glob(f"{folder}/**/*.py"))])
 TORCH_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary", "cost", "comparison", "trace", "drift",
               "table", "store", "service", "cluster")
 NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary", "cost", "comparison")

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.corpus import LARGEST_CHAIN, batch, conditional_entropy, lengths, stationary_distribution
+from core.corpus import batch, conditional_entropy, lengths, stationary_distribution
 from core.experiment import parse
 from core.fields import ExperimentError
 from core.tables import SOURCES, VECTOR_SOURCES
@@ -150,11 +150,6 @@ def test_the_stationary_distribution_is_the_one_the_chain_keeps(vocab, seed):
     assert share.sum() == pytest.approx(1)
     assert share @ rows == pytest.approx(share, abs=1e-12)
     assert (share >= 0).all()
-
-
-def test_a_chain_with_too_many_states_is_refused():
-    with pytest.raises(ExperimentError, match=f"vocab is 60000; allowed: up to {LARGEST_CHAIN} with source markov"):
-        batch(experiment(source="markov", vocab=60000), 0)
 
 
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 9), length=st.integers(1, 40))

@@ -101,7 +101,7 @@ def test_tokens_that_point_the_same_way_are_collapsed():
 
 
 def test_an_absent_site_is_an_error_that_names_what_is_there():
-    with pytest.raises(ValueError, match="mlp_sum is absent.*resid_post"):
+    with pytest.raises(ValueError, match=r"mlp_sum is absent.*resid_post"):
         drift(trace(np.ones(4)), site="mlp_sum")
 
 

@@ -39,7 +39,7 @@ REFUSED = [
     ('{"model":{"n_layers":12.5}}', "model.n_layers is 12.5"),
     ('{"model":{"bias":1}}', "model.bias is 1; allowed: true, false"),
     ('{"model":{"branch_scale":"x"}}', "inv_sqrt_2L, rezero, layerscale"),
-    ('{"model":{"residual_alpha":11}}', "model.residual_alpha is 11; allowed: a finite number from 0 to 10 or deepnorm"),
+    ('{"model":{"residual_alpha":11}}', "model.residual_alpha is 11; allowed: a finite number from 0 to 10 or"),
     ('{"model":{"nrom":"none"}}', "model.nrom is not a field; allowed: family, n_layers"),
     ('{"modle":{}}', "modle is not a field; allowed: model, input, protocol"),
     ('{"model":null}', "model is null; allowed: an object"),
@@ -71,6 +71,7 @@ REFUSED = [
     ('{"input":{"feature_scales":[1]}}', "null with source text"),
     ('{"input":{"vocab":32}}', "null or 256 for text"),
     ('{"input":{"source":"gaussian","vocab":32}}', "gives vectors, not tokens"),
+    ('{"input":{"source":"markov","vocab":60000}}', "input.vocab is 60000; allowed: 2 to 2048 states for markov"),
     ('{"input":{"lengths":[1,2]}}', "input.lengths is [1, 2]; allowed: input.batch (8) whole numbers, or ragged"),
     ('{"input":{"lengths":[65,1],"batch":2}}', "lengths up to input.seq_len (64)"),
     ('{"input":{"text":"abc","source":"tokens"}}', "null with source tokens"),
@@ -120,7 +121,8 @@ def test_nulls_and_auto_are_resolved_before_the_key(one, other):
 
 @pytest.mark.parametrize("change", [
     {"protocol": {"seed": 1}}, {"model": {"norm": "rmsnorm"}}, {"model": {"norm_eps": 0}}, {"input": {"batch": 7}},
-    {"protocol": {"attention": "explicit"}}, {"protocol": {"detail": "standard"}}, {"model": {"layer_norms": {"3": "none"}}},
+    {"protocol": {"attention": "explicit"}}, {"protocol": {"detail": "standard"}},
+    {"model": {"layer_norms": {"3": "none"}}},
 ])
 def test_a_change_changes_the_key(change):
     assert parse(change).key() != parse({}).key()
