@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -27,11 +28,27 @@ PIECE = 1 << 18
 
 PIECE_GPU = 1 << 22
 
-Pattern = Callable[[Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""From scores below their row's top (b, H, Q, N), what is kept of them and n: entropy, max_prob, gain, (b, H, Q)."""
-
 SATURATED = 0.99
 """A query whose largest p is above is saturated."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What each query of a piece sees. `keep`: 1 at visible keys, 0 at hidden ones, and `bias`: 0 there, −Inf here,
+    broadcasting to (b, H, Q, N), None where all are visible; `n`: (b or 1, 1 or H, Q) visible keys, 0 at padding.
+    """
+
+    keep: Tensor | None
+    bias: Tensor | None
+    n: Tensor
+
+    @classmethod
+    def of(cls, visible: Tensor, real: Tensor | None, dtype: torch.dtype) -> Seen:
+        """Return what `visible` (…, Q, N) says; `real`: (b, 1, Q), false at queries to leave out, or None."""
+        keep = visible.to(dtype)
+        n = visible.sum(-1, dtype=working_dtype(keep))
+        n = n.reshape((1,) * (3 - n.ndim) + tuple(n.shape))
+        return cls(keep, keep.log(), n if real is None else n * real)
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,10 @@ class Rows:
     absmax: Tensor
 
 
+Pattern = Callable[[Tensor, Seen], tuple[Tensor, Tensor, Tensor]]
+"""From scores below their row's top (b, H, Q, N), which are used up: entropy, max_prob and gain, (b, H, Q)."""
+
+
 def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
     """Return HEAD_MEASURES of each head, (M, H), on the device of q, unfetched.
 
@@ -56,10 +77,9 @@ def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Ten
     sums = _Sums(q)
     for batch, queries, keys in pieces(tuple(q.shape[:3]), PIECE if q.device.type == "cpu" else PIECE_GPU, rule.causal):
         scores = (q[batch, :, queries] * rule.scale) @ k[batch, :, keys].transpose(-2, -1)  # (b, H, Q, N)
-        real = None if mask is None else mask[batch, None, queries]  # (b, 1, Q)
-        seen = _visible(queries, keys, None if mask is None else mask[batch], rule.causal, q.device)
-        n = _visible_count(seen, scores)
-        sums.add(_rows(scores, seen, n, rule.softcap, PATTERNS[rule.pattern]), n, real)
+        real = None if mask is None else (mask[batch, None, queries], mask[batch, None, None, keys])
+        seen = _seen((queries.start, queries.stop, keys.stop), real, rule.causal, scores)
+        sums.add(_rows(scores, seen, rule.softcap, PATTERNS[rule.pattern]), seen.n)
     return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal)))
 
 
@@ -74,8 +94,9 @@ def measures_of_scores(scores: Tensor, visible: Tensor | None = None,
     wide = wide.reshape((1,) * (4 - wide.ndim) + tuple(wide.shape))
     seen = None if visible is None else visible.expand(scores.shape).reshape(wide.shape)
     wide = wide if seen is None else torch.where(seen, wide, 0)
-    sums, n = _Sums(wide), _visible_count(seen, wide)
-    sums.add(_rows(wide, seen, n, softcap, _softmax), n, None)
+    everywhere = torch.ones((), dtype=torch.bool, device=wide.device).expand(wide.shape[-2:])
+    sums, rows_see = _Sums(wide), Seen.of(everywhere if seen is None else seen, None, wide.dtype)
+    sums.add(_rows(wide, rows_see, softcap, _softmax), rows_see.n)
     return dict(zip(HEAD_MEASURES, sums.measures(), strict=False))
 
 
@@ -102,9 +123,8 @@ class _Sums:
         self.queries = torch.zeros(2, like.shape[1], dtype=self.dtype, device=like.device)  # (2, H): n ≥ 1, n ≥ 2
         self.absmax = torch.zeros(like.shape[1], dtype=self.dtype, device=like.device)  # (H,)
 
-    def add(self, rows: Rows, n: Tensor, real: Tensor | None) -> None:
-        """Add a piece; `n`: (…, Q) visible keys of each query; `real`: (b, 1, Q), or None where every query is."""
-        n = n if real is None else n * real
+    def add(self, rows: Rows, n: Tensor) -> None:
+        """Add a piece; `n`: (b or 1, 1 or H, Q) visible keys of each query, 0 where it is left out."""
         saturated = (rows.max_prob > SATURATED).to(self.dtype) + 0 * rows.max_prob  # NaN stays NaN
         values = torch.stack((rows.entropy, rows.max_prob, rows.entropy / n.log(), saturated, rows.gain,
                               rows.std.to(self.dtype)))  # (6, b, H, Q)
@@ -123,69 +143,75 @@ class _Sums:
         return torch.stack((entropy, entropy_norm, max_prob, saturated, std, absmax, gain))
 
 
-def _visible(queries: slice, keys: slice, mask: Tensor | None, causal: bool, device: torch.device) -> Tensor | None:
-    """Return what the queries of a piece see, broadcasting to (b, H, Q, N); None: everything."""
-    real = None if mask is None else mask[:, None, None, keys]  # (b, 1, 1, N)
-    if not causal:
-        return real
-    rows = torch.arange(queries.start, queries.stop, device=device)
-    earlier = torch.arange(keys.stop, device=device) <= rows[:, None]  # (Q, N)
-    return earlier if real is None else earlier & real
+def _seen(piece: tuple[int, int, int], real: tuple[Tensor, Tensor] | None, causal: bool, scores: Tensor) -> Seen:
+    """Return what the queries of a piece (first, stop; stop of keys) see; `real`: its queries and keys, (b, 1, …)."""
+    if real is None:
+        return _all_real(piece, causal, scores.dtype, scores.device)
+    queries, keys = real
+    return Seen.of(keys & _earlier(piece, scores.device) if causal else keys.expand(-1, -1, scores.shape[-2], -1),
+                   queries, scores.dtype)
 
 
-def _visible_count(seen: Tensor | None, scores: Tensor) -> Tensor:
-    """Return n of every query, (b or 1, 1 or H, Q)."""
-    if seen is None:
-        return torch.full((1, 1, scores.shape[-2]), scores.shape[-1], dtype=working_dtype(scores), device=scores.device)
-    n = seen.sum(-1, dtype=working_dtype(scores))
-    return n.reshape((1,) * (3 - n.ndim) + tuple(n.shape))
+@lru_cache(maxsize=16)
+def _all_real(piece: tuple[int, int, int], causal: bool, dtype: torch.dtype, device: torch.device) -> Seen:
+    """Return what queries see where nothing is padding; the same in every layer and step, so it is kept."""
+    first, stop, keys = piece
+    if causal:
+        return Seen.of(_earlier(piece, device), None, dtype)
+    wide = working_dtype(torch.empty(0, dtype=dtype, device=device))
+    return Seen(None, None, torch.full((1, 1, stop - first), keys, dtype=wide, device=device))
 
 
-def _rows(scores: Tensor, seen: Tensor | None, n: Tensor, softcap: float | None, pattern: Pattern) -> Rows:
-    """Return what is taken of each row of a piece; `n`: (…, Q), the keys it sees."""
-    keep = None if seen is None else seen.to(scores.dtype)
-    top, below = _below_top(scores, keep)  # (b, H, Q, 1), (b, H, Q, N) ≤ 0
+def _earlier(piece: tuple[int, int, int], device: torch.device) -> Tensor:
+    """Return which keys a causal query may see, (Q, N)."""
+    first, stop, keys = piece
+    return torch.arange(keys, device=device) <= torch.arange(first, stop, device=device)[:, None]
+
+
+def _rows(scores: Tensor, seen: Seen, softcap: float | None, pattern: Pattern) -> Rows:
+    """Return what is taken of each row of a piece."""
+    top, below = _below_top(scores, seen)  # (b, H, Q, 1), (b, H, Q, N) ≤ 0
     lowest = below.amin(-1, keepdim=True)
-    capped = below if softcap is None else _below_top(softcap * torch.tanh(scores / softcap), keep)[1]
-    facts = pattern(capped, keep, n)
-    std = _std(below, lowest, keep, n)
+    capped = below if softcap is None else _below_top(softcap * torch.tanh(scores / softcap), seen)[1]
+    facts = pattern(capped, seen)
+    std = _std(below, lowest, seen)
     whole = (top.isfinite() & lowest.isfinite()).squeeze(-1)
     absmax = torch.maximum(top.abs(), (top + lowest).abs()).squeeze(-1)
     return Rows(*facts, torch.where(whole, std, math.nan), torch.where(whole, absmax, math.nan))
 
 
-def _below_top(scores: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+def _below_top(scores: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
     """Return each row's largest visible score and how far every visible one is below it; hidden ones at 0.
 
-    `keep`: 1 at visible keys, 0 at hidden ones. Arithmetic on it is many times faster than a masked fill; a hidden
-    score that is not finite spoils its row, but then so it does its own query's, which sees it, and with it the head.
+    Arithmetic with what is kept is many times faster than a masked fill. A hidden score that is not finite spoils its
+    row, but then so it does its own query's, which sees it, and with it the head.
     """
-    if keep is None:
+    if seen.keep is None or seen.bias is None:
         top = scores.amax(-1, keepdim=True)
         return top, scores - top
-    top = (scores + keep.log()).amax(-1, keepdim=True)
-    return top, (scores - top.clamp(min=torch.finfo(scores.dtype).min)).mul_(keep)
+    top = (scores + seen.bias).amax(-1, keepdim=True)
+    return top, (scores - top.clamp(min=torch.finfo(scores.dtype).min)).mul_(seen.keep)
 
 
-def _std(below: Tensor, lowest: Tensor, keep: Tensor | None, n: Tensor) -> Tensor:
+def _std(below: Tensor, lowest: Tensor, seen: Seen) -> Tensor:
     """Return the population std of the visible scores of each row, scaled by their range so that nothing overflows.
 
     `below` is used up.
     """
     span = torch.where(lowest < 0, -lowest, 1)
     scaled = below.div_(span)
-    scaled -= (scaled.sum(-1, keepdim=True) / n.unsqueeze(-1)).to(scaled.dtype)
-    if keep is not None:
-        scaled *= keep
+    scaled -= (scaled.sum(-1, keepdim=True) / seen.n.unsqueeze(-1)).to(scaled.dtype)
+    if seen.keep is not None:
+        scaled *= seen.keep
     length: Tensor = torch.linalg.vector_norm(scaled, dim=-1)
-    return length * span.squeeze(-1) / n.sqrt()
+    return length * span.squeeze(-1) / seen.n.sqrt()
 
 
-def _softmax(below: Tensor, keep: Tensor | None, _n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _softmax(below: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
     """Return entropy ln Z − Σ e^t t / Z, max_prob 1/Z and gain 1 − Σ p² for t = score − top, Z = Σ e^t; (b, H, Q)."""
     weight = below.exp()
-    if keep is not None:
-        weight *= keep
+    if seen.keep is not None:
+        weight *= seen.keep
     wide = working_dtype(below)
     total = weight.sum(-1).to(wide)
     squares = torch.linalg.vector_norm(weight, dim=-1).to(wide)
@@ -194,15 +220,15 @@ def _softmax(below: Tensor, keep: Tensor | None, _n: Tensor) -> tuple[Tensor, Te
     return total.log() - moment / total, 1 / total, 1 - (squares / total) ** 2
 
 
-def _uniform(below: Tensor, _keep: Tensor | None, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _uniform(below: Tensor, seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
     """Return ln n, 1/n and 1 − 1/n: equal weights on what is visible."""
-    count = n.expand(below.shape[:-1])
+    count = seen.n.expand(below.shape[:-1])
     return count.log(), 1 / count, 1 - 1 / count
 
 
-def _identity(below: Tensor, _keep: Tensor | None, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _identity(below: Tensor, _seen: Seen) -> tuple[Tensor, Tensor, Tensor]:
     """Return 0, 1 and 0: all weight on the token itself."""
-    zeros = torch.zeros(below.shape[:-1], dtype=working_dtype(below), device=n.device)
+    zeros = torch.zeros(below.shape[:-1], dtype=working_dtype(below), device=below.device)
     return zeros, zeros + 1, zeros
 
 

@@ -1,10 +1,10 @@
 """The row of a tensor on the CPU, with NumPy: the fast way of what `core.moments` defines.
 
-Sums are taken row by row in the entries' own dtype and over rows in float64. Where that could cost digits, more is
-done, and only there: a vanishing or exploding tensor is first scaled by a power of two, which is exact; a mean far above the
-std is taken off; a token so much smaller than the others that its squares vanish is measured apart; entries that
-are not finite are counted and left out. The one case left to the general way is the token measures of tokens that are
-finite in part, or of very different size.
+Sums are taken row by row and then pairwise over rows, in the entries' own dtype. Where that could cost digits, more is
+done, and only there: a vanishing or exploding tensor is first scaled by a power of two, which is exact; a mean far
+above the std is taken off; a token so much smaller than the others that its squares vanish is measured apart; entries
+that are not finite are counted and left out. The one case left to the general way is the token measures of tokens that
+are finite in part, or of very different size.
 
 Shapes: R rows (tokens, or 1), W features of a row (or all n entries), n = R·W, B sequences.
 """
@@ -53,11 +53,10 @@ LANE = 256
 
 def row(x: Floats, reading: Reading) -> F64:
     """Return the row of `x` (R, W), contiguous, float32 or float64, as COLUMNS, (C,); what is undefined is NaN."""
-    out = np.full(len(COLUMNS), np.nan)
-    out[: COLUMN["min"]] = 0
+    out = _BLANK.copy()
     out[0] = x.size
     if x.size:
-        low, high = float(x.min()), float(x.max())  # NaN when there is one
+        low, high = float(np.minimum.reduce(x, None)), float(np.maximum.reduce(x, None))  # NaN when there is one
         if math.isfinite(low) and math.isfinite(high):
             entries = _entries(out, x, low, high, reading.tokens)
             if reading.tokens:
@@ -67,6 +66,10 @@ def row(x: Floats, reading: Reading) -> F64:
     if reading.full:
         _sampled(out, x, reading)
     return out
+
+
+_BLANK = np.full(len(COLUMNS), np.nan)
+_BLANK[: COLUMN["min"]] = 0
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -139,16 +142,20 @@ def _lanes(x: Floats, tokens: bool) -> tuple[Floats, ...]:
 
 def _sums(lanes: tuple[Floats, ...]) -> Floats:
     """Return Σx of every lane."""
-    return np.concatenate([np.vecdot(part, _ones(part.shape[-1], part.dtype)) for part in lanes])
+    return _joined([np.vecdot(part, _ones(part.shape[-1], part.dtype)) for part in lanes])
 
 
 def _square_sums(lanes: tuple[Floats, ...]) -> Floats:
     """Return Σx² of every lane."""
-    return np.concatenate([np.vecdot(part, part) for part in lanes])
+    return _joined([np.vecdot(part, part) for part in lanes])
+
+
+def _joined(parts: list[Floats]) -> Floats:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _mean(sums: Floats, count: int) -> float:
-    return float(sums.sum(dtype=np.float64)) / count
+    return float(np.add.reduce(sums)) / count
 
 
 @lru_cache(maxsize=16)
@@ -164,7 +171,8 @@ def _counts(x: Floats, size: float) -> tuple[int, int, int]:
         magnitude = np.abs(flat[start: start + BLOCK])
         tiny = int(np.count_nonzero(magnitude < x.dtype.type(FLOAT16_NORMAL)))
         if tiny:
-            zero = magnitude.size - int(np.count_nonzero(magnitude.view(BITS[x.dtype].unsigned)))
+            has_zero = np.minimum.reduce(magnitude) == 0
+            zero = magnitude.size - int(np.count_nonzero(magnitude.view(BITS[x.dtype].unsigned))) if has_zero else 0
             zeros, subnormal = zeros + zero, subnormal + tiny - zero
         if size >= FLOAT16_OVERFLOW:
             overflow += int(np.count_nonzero(magnitude >= x.dtype.type(FLOAT16_OVERFLOW)))
@@ -198,22 +206,40 @@ def _lengths_of(lengths: tuple[int, ...], kept: NDArray[np.bool_]) -> tuple[int,
 
 def _tokens(out: F64, entries: _Entries, lengths: tuple[int, ...]) -> None:
     """Write token_rms and token_cosine of finite tokens."""
-    raw, x, factor, squares = entries
-    rms = np.sqrt(squares / x.shape[-1])
-    small = rms < LEAST_RMS
-    per_token = rms.astype(np.float64) / factor
-    if small.any():
-        per_token[small] = _small_rms(raw[small])
-    zeros = small & (per_token == 0)
-    ordered = np.sort(per_token)
-    below, above, weight = fast_order.ranks(TOKEN_QUANTILES, len(ordered))
-    out[TOKEN_SPAN] = ordered[below] * (1 - weight) + ordered[above] * weight
-    if lengths and (small & ~zeros).any():
-        _general_tokens(out, raw, lengths, rms=False)
-    elif lengths and zeros.any():  # which have no direction
-        out[COLUMN["token_cosine"]] = _cosine(x[~zeros], squares[~zeros], _lengths_of(lengths, ~zeros))
-    elif lengths:
+    x, factor, squares = entries.x, entries.factor, entries.squares
+    rms = np.sqrt(squares / x.dtype.type(x.shape[-1]))
+    ordered: Floats = np.sort(rms)
+    if ordered[0] < LEAST_RMS:
+        return _uneven_tokens(out, entries, rms, lengths)
+    out[TOKEN_SPAN] = _quantiles(ordered, factor)
+    if lengths:
         out[COLUMN["token_cosine"]] = _cosine(x, squares, lengths)
+    return None
+
+
+def _uneven_tokens(out: F64, entries: _Entries, rms: Floats, lengths: tuple[int, ...]) -> None:
+    """Write them where some tokens are too small for the squares of their dtype, or zero."""
+    small = rms < LEAST_RMS
+    per_token = rms.astype(np.float64) / entries.factor
+    per_token[small] = _small_rms(entries.raw[small])
+    out[TOKEN_SPAN] = _quantiles(np.sort(per_token), 1.0)
+    directed = per_token > 0
+    if lengths and (small & directed).any():
+        _general_tokens(out, entries.raw, lengths, rms=False)
+    elif lengths:
+        kept = _lengths_of(lengths, directed)
+        out[COLUMN["token_cosine"]] = _cosine(entries.x[directed], entries.squares[directed], kept)
+
+
+def _quantiles(ordered: Floats, factor: float) -> tuple[float, ...]:
+    """Return TOKEN_QUANTILES of ascending values, divided by `factor`."""
+    return tuple((ordered.item(below) * (1 - weight) + ordered.item(above) * weight) / factor
+                 for below, above, weight in _token_ranks(len(ordered)))
+
+
+@lru_cache(maxsize=64)
+def _token_ranks(count: int) -> tuple[tuple[int, int, float], ...]:
+    return tuple(zip(*(part.tolist() for part in fast_order.ranks(TOKEN_QUANTILES, count)), strict=True))
 
 
 def _small_rms(x: Floats) -> F64:
@@ -236,11 +262,17 @@ def _general_tokens(out: F64, x: Floats, lengths: tuple[int, ...], rms: bool) ->
 
 def _cosine(x: Floats, squares: Floats, lengths: tuple[int, ...]) -> float:
     """Return the mean cosine of pairs of different tokens of one sequence, all of which have a direction."""
-    pairs = sum(length * (length - 1) for length in lengths)
+    pairs = _pairs(lengths)
     if not pairs:
         return math.nan
-    sums = _direction_sums(x, 1 / np.sqrt(squares), lengths).astype(np.float64)  # (B, W)
-    return (float((sums * sums).sum()) - len(x)) / pairs
+    sums = _direction_sums(x, 1 / np.sqrt(squares), lengths).reshape(-1)  # Σ_t x_t/‖x_t‖ of every sequence
+    return (float(np.dot(sums, sums)) - len(x)) / pairs
+
+
+@lru_cache(maxsize=64)
+def _pairs(lengths: tuple[int, ...]) -> int:
+    """Return the ordered pairs of different tokens of one sequence."""
+    return sum(length * (length - 1) for length in lengths)
 
 
 def _direction_sums(x: Floats, weights: Floats, lengths: tuple[int, ...]) -> Floats:
@@ -286,7 +318,7 @@ def _kurtosis(sample: Floats, out: F64) -> float:
     spread = scaled - scaled.dtype.type(_mean(_sums(_lanes(scaled, tokens=False)), scaled.size))
     spread -= scaled.dtype.type(_mean(_sums(_lanes(spread, tokens=False)), scaled.size))  # what the first one rounded
     variance = _mean(_square_sums(_lanes(spread, tokens=False)), scaled.size)
-    if variance == 0 or out[COLUMN["std"]] == 0:
+    if variance == 0 or out[COLUMN["min"]] == out[COLUMN["max"]]:
         return math.nan
     spread *= sample.dtype.type(1 / math.sqrt(variance))
     spread *= spread

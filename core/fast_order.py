@@ -87,7 +87,7 @@ def _histogram(sample: Floats, exponents: I64) -> F64:
     counts = np.zeros(len(HISTOGRAM_BINS))
     np.add.at(counts, places, exponents[1:])
     if exponents[0]:  # zeros, and what is subnormal in the entries' own dtype
-        rest = sample[np.abs(sample) < np.finfo(sample.dtype).tiny]
+        rest = sample[np.abs(sample) < sample.dtype.type(2.0 ** (1 - bits.bias))]
         rest = rest[rest != 0]
         np.add.at(counts, np.clip(np.frexp(rest)[1] - 1 - HISTOGRAM_LOW, 0, last), 1)
         counts[-2] = exponents[0] - rest.size

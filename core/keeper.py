@@ -136,4 +136,4 @@ class Keeper:
     def _close(self, cluster: Cluster) -> None:
         cluster.close()
         self._played.clear()
-        release_jobs(self._store, self.server, workers_ended=scheduler() is None)
+        self._guarded(lambda: release_jobs(self._store, self.server, workers_ended=scheduler() is None))

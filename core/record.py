@@ -9,6 +9,7 @@ Shapes: S sites, C columns of a row, L layers, H heads, M head measures.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -50,9 +51,8 @@ class Record:
         """Measure what passed at the site of this row; rows are kept in the order in which they come."""
         layer, name = self.sites[row]
         site = SITES[name]
-        tokens = site.shape in TOKEN_SHAPES
-        reading = Reading(self.full, tokens, self._tokens.lengths(x, name) if site.cosine else (),
-                          outliers=self.full and tokens and direction == FORWARD)
+        lengths = self._tokens.lengths(x) if site.cosine else ()
+        reading = _reading(self.full, site.shape in TOKEN_SHAPES, lengths, direction == FORWARD)
         rows = self._tokens.rows(x, name, self._causal.get(layer, False))
         self._rows[direction][row] = row_of(rows, reading)
         self._widths[row] = rows.shape[-1]
@@ -149,6 +149,11 @@ class Record:
             return None
         place, kind = parameters.non_finite
         return NonFinite(step, *layout.parameters[place], GRADIENT, kind)
+
+
+@lru_cache(maxsize=256)
+def _reading(full: bool, tokens: bool, lengths: tuple[int, ...], forward: bool) -> Reading:
+    return Reading(full, tokens, lengths, outliers=full and tokens and forward)
 
 
 _GROUPS = {"activations": FORWARD, "gradients": GRADIENT}

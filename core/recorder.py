@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -54,16 +54,17 @@ class Recorder:
 
     def __init__(self, model: nn.Module, detail: str = "full", gradients: bool | None = None,
                  residual: bool = True) -> None:
-        _check_readable(model)
         self._full = _full(detail)
         self._model, self._gradients, self._residual = model, gradients, residual
-        self._n_layers = _depth(model)
+        modules = dict(model.named_modules())
+        _check_readable(modules)
+        self._n_layers = _depth(modules)
         self._modules = sites_of(model, self._n_layers)
         if not self._modules:
             raise RecorderError(f"{type(model).__name__} has no site; allowed: a model with Site modules in a "
                                 "ModuleDict named sites (core.sites)")
         self._sites = tuple(self._modules)
-        self._attentions = {int(found[1]): module for path, module in model.named_modules()
+        self._attentions = {int(found[1]): module for path, module in modules.items()
                             if isinstance(module, Heads) and (found := _LAYER.search(path))}
         self._parameters = dict(model.named_parameters())
         self._n_heads = 0
@@ -232,7 +233,10 @@ def _version(x: Tensor) -> int:
 def _plainly(x: Tensor) -> AbstractContextManager[object]:
     """Return a context in which autocast does not narrow what is computed."""
     kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 def _queries_keys(q: Tensor, k: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -246,15 +250,15 @@ def _full(detail: str) -> bool:
     return DETAILS[detail]
 
 
-def _depth(model: nn.Module) -> int:
+def _depth(modules: Iterable[str]) -> int:
     """Return the number of layers, one more than the highest ``layers.N``."""
-    found = [int(match[1]) for path, _ in model.named_modules() if (match := _LAYER.search(path))]
+    found = [int(match[1]) for path in modules if (match := _LAYER.search(path))]
     return max(found, default=-1) + 1
 
 
-def _check_readable(model: nn.Module) -> None:
+def _check_readable(modules: Mapping[str, nn.Module]) -> None:
     """Refuse a model whose hooks would be passed over in silence."""
-    for path, module in model.named_modules():
+    for path, module in modules.items():
         if hasattr(module, "_orig_mod") or module.__dict__.get("_compiled_call_impl") is not None:
             raise RecorderError(f"{path or 'the model'} is compiled (torch.compile), which passes over hooks; allowed: "
                                 "the model before it is compiled")

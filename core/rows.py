@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.vocabulary import SITES, TOKEN_SHAPES
+from core.vocabulary import SITES
 
 Mask = NDArray[np.bool_]
 
@@ -41,10 +41,8 @@ class RealTokens:
         """
         return ROWS[SITES[site].shape](self, x, causal)
 
-    def lengths(self, x: Tensor, site: str) -> tuple[int, ...]:
-        """Return the number of real tokens of each sequence, Σ = R; empty where rows are not tokens."""
-        if SITES[site].shape not in TOKEN_SHAPES:
-            return ()
+    def lengths(self, x: Tensor) -> tuple[int, ...]:
+        """Return the number of real tokens of each sequence of `x` (B, T, D), Σ = R."""
         if self.mask is not None:
             return self._mask_lengths
         return (x.shape[-2],) * (x.numel() // max(x.shape[-1] * x.shape[-2], 1))

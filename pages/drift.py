@@ -23,13 +23,17 @@ shown = controls.shown(t)
 chart = st.container()
 controls.settings(t)
 
-try:
-    view = View(st.session_state["preset"], controls.described(), variants, shown)
-    controls.mirror(view)
-    pairs, refused = link.compared(view)
-    with chart:
-        for notice in refused:
-            st.warning(t(notice.key, **notice.values), icon=":material/block:")
-        profile.compare(controls.named(pairs, t), shown, t)
-except ExperimentError as error:
-    chart.error(str(error), icon=":material/block:")
+base, wrong = controls.described()
+view = View(st.session_state["preset"], base, variants, shown)
+controls.mirror(view)
+compared, refused = link.compared(view)
+
+with chart:
+    if wrong:
+        st.error(str(wrong), icon=":material/block:")
+    for notice in refused:
+        st.warning(t(notice.key, **notice.values), icon=":material/block:")
+    try:
+        profile.compare(controls.named(compared, t), shown, t)
+    except ExperimentError as error:
+        st.error(str(error), icon=":material/block:")

@@ -41,13 +41,14 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def server(app: Path, folder: Path = ROOT) -> Iterator[str]:
+def server(app: Path, folder: Path = ROOT, **environment: str) -> Iterator[str]:
     """Run ``streamlit run app`` in `folder` on a free port; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}"]
-    process = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)})
+    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}",
+               "--server.headless=true"]
+    process = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)} | environment)
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_for(address, process)

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 def chromium() -> Iterator[Browser]:
     """One Chromium for the whole session."""
     if real.chromium() is None:
-        pytest.skip("no Chromium: set BROWSER_PATH")
+        pytest.fail("no Chromium: set BROWSER_PATH")
     with real.browser() as started:
         yield started
 

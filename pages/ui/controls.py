@@ -14,6 +14,7 @@ import streamlit as st
 
 from core import service
 from core.experiment import Experiment
+from core.fields import ExperimentError
 from core.presets import PRESETS, preset
 from pages.ui import fields, link
 from pages.ui.link import Changes, Variant, View
@@ -84,15 +85,16 @@ def settings(t: Words) -> None:
                     fields.widget(path, t)
 
 
-def described() -> Experiment:
-    """Return the base that the widgets describe.
-
-    Errors: ExperimentError when they describe none.
-    """
+def described() -> tuple[Experiment, ExperimentError | None]:
+    """Return the base that the widgets describe; where they describe none, the last good one and why."""
     values = {path: fields.value_of(path, st.session_state[path]) for path in fields.schemas()}
-    if values["input.text"]:
-        values["input.text"] = service.put_text(values["input.text"])
-    return preset(st.session_state["preset"]).with_values(values)
+    try:
+        if values["input.text"]:
+            values["input.text"] = service.put_text(values["input.text"])
+        return preset(st.session_state["preset"]).with_values(values), None
+    except ExperimentError as error:
+        last: View = st.session_state[VIEW]
+        return last.base, error
 
 
 def shown(t: Words) -> dict[str, str]:

@@ -1,0 +1,191 @@
+"""The pages as a visitor meets them: the real app, its real workers, a real browser."""
+
+import json
+
+import numpy as np
+import pytest
+from browser import ROOT, Visit, server
+from playwright.sync_api import expect
+
+from core.experiment import parse
+from core.train import train
+from pages.ui import link
+from pages.ui.link import View
+from pages.ui.text import Words
+
+pytestmark = pytest.mark.browser
+
+SMALL = {"model.n_layers": 3, "model.d_model": 16, "input.batch": 2, "input.seq_len": 16}
+POINTS = "return gd.data.filter(d => d.yaxis !== 'y2').map(d => Array.from(d.y._inputArray ?? d.y))"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    store = tmp_path_factory.mktemp("pages") / "store.db"
+    with server(ROOT / "app.py", DRIFTSCOPE_STORE=f"sqlite:///{store}") as running:
+        yield running
+
+
+@pytest.fixture
+def visit(chromium, address):
+    context = chromium.new_context(locale="en-US", viewport={"width": 1280, "height": 768})
+    context.set_default_timeout(60_000)
+    opened = Visit(context.new_page(), address)
+    yield opened
+    assert opened.errors == []
+    assert opened.hosts <= {address.removeprefix("http://")}
+    context.close()
+
+
+def query(base=SMALL, variants=link.DEFAULT_VARIANTS, **shown):
+    view = View(base=parse({}).with_values(base), variants=tuple(variants), shown=link.SHOWN_DEFAULTS | shown)
+    return "/drift?lang=en&" + "&".join(f"{name}={value}" for name, value in link.write(view).items())
+
+
+def drawn(visit, lines):
+    visit.page.wait_for_function("n => document.querySelector('.driftscope-chart')?.data?.length >= n", arg=lines)
+    visit.settle()
+    return visit.chart(POINTS)
+
+
+def measured(document, statistic="rms", gradient=False, **changes):
+    experiment = parse({}).with_values(document | changes)
+    trace = next(iter([train(experiment)]))
+    (snapshot,) = list(trace)
+    rows = [row for row, (_, site) in enumerate(snapshot.layout.sites) if site in ("embed", "resid_post")]
+    return (snapshot.gradients if gradient else snapshot.activations)[statistic][rows]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_home_page_has_a_live_figure_of_three_variants(visit, lang):
+    visit.open(f"/?lang={lang}")
+    lines = drawn(visit, 3)
+    assert [len(line) for line in lines] == [13, 13, 13]
+    without, layernorm = lines[1], lines[0]
+    assert without[-1] / without[0] > 100 > 10 > layernorm[-1] / layernorm[0]
+    expect(visit.page.get_by_text(Words(lang)("home.question"))).to_be_visible()
+
+
+def test_a_way_in_opens_the_drift_page_with_its_preset(visit):
+    visit.open("/?lang=en")
+    visit.page.get_by_role("link", name=Words("en")("home.way_vanishing")).click()
+    visit.page.wait_for_url("**/drift?*preset=vanishing*")
+    visit.settle()
+    lines = drawn(visit, 2)
+    assert lines[0][-1] < lines[0][0] / 10
+
+
+@pytest.mark.parametrize(("shown", "statistic", "gradient"), [
+    ({}, "rms", False), ({"stat": "absmax"}, "absmax", False), ({"of": "gradient"}, "rms", True),
+    ({"stat": "q99", "scale": "linear"}, "q99", False),
+])
+def test_the_chart_shows_the_numbers_that_the_engine_measures(visit, shown, statistic, gradient):
+    visit.open(query(**shown))
+    lines = drawn(visit, 3)
+    for line, norm in zip(lines, ("layernorm", "none", "rmsnorm"), strict=True):
+        expected = measured(SMALL, statistic, gradient, **{"model.norm": norm})
+        np.testing.assert_allclose(line, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_cold_deep_link_gives_page_language_values_and_picture(visit, lang):
+    visit.open(query({**SMALL, "model.n_layers": 5}, [{"model.placement": "post"}]).replace("lang=en", f"lang={lang}"))
+    assert [len(line) for line in drawn(visit, 2)] == [6, 6]
+    t = Words(lang)
+    expect(visit.page.get_by_role("heading", name=t("drift.title"))).to_be_visible()
+    expect(visit.page.get_by_text(t("pairing.same_weights")).first).to_be_visible()
+    names = visit.chart("return gd.data.map(d => d.name)")
+    assert names[:2] == [t("placement.pre"), t("placement.post")]
+
+
+def test_a_changed_control_changes_the_chart_the_link_and_nothing_else(visit):
+    visit.open(query())
+    drawn(visit, 3)
+    visit.page.get_by_role("combobox", name="Placement").click()
+    visit.page.get_by_role("option", name="post-norm").click()
+    visit.page.wait_for_url("**placement=post**")
+    visit.settle()
+    visit.page.wait_for_function(
+        "() => { const y = document.querySelector('.driftscope-chart').data[0].y; "
+        "return Math.abs(Array.from(y._inputArray ?? y).at(-1) - 1) < 1e-3 }")
+    lines = drawn(visit, 3)
+    assert lines[0][1:] == pytest.approx([1, 1, 1], abs=1e-3)
+    expect(visit.page.get_by_text("same weights").first).to_be_visible()
+
+
+def test_the_state_survives_a_visit_to_another_page(visit):
+    visit.open(query({**SMALL, "model.n_layers": 4}))
+    drawn(visit, 3)
+    visit.page.get_by_role("link", name="Home").click()
+    visit.page.wait_for_url("**/?*")
+    visit.settle()
+    visit.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Drift").click()
+    visit.page.wait_for_url("**/drift?*layers=4*")
+    visit.settle()
+    assert [len(line) for line in drawn(visit, 3)] == [5, 5, 5]
+
+
+def test_the_language_switch_keeps_the_state(visit):
+    visit.open(query({**SMALL, "model.n_layers": 4}))
+    drawn(visit, 3)
+    visit.page.get_by_test_id("stSidebar").get_by_text("中文").click()
+    visit.page.wait_for_url("**lang=zh**")
+    visit.settle()
+    assert "layers=4" in visit.page.url
+    assert [len(line) for line in drawn(visit, 3)] == [5, 5, 5]
+    assert visit.chart("return gd.data[1].name") == Words("zh")("norm.none")
+
+
+@pytest.mark.parametrize("bad", ["layers=5000", "layers=hello", "norm=foo", "preset=nope", "x=garbage", "stat=<b>"])
+def test_a_bad_link_is_answered_with_a_notice_and_a_whole_page(visit, bad):
+    visit.open(f"/drift?lang=en&{bad}")
+    expect(visit.page.get_by_test_id("stAlert").first).to_be_visible()
+    assert len(drawn(visit, 3)) == 3
+    assert bad not in visit.page.url
+
+
+def test_everything_not_finite_leaves_a_whole_page(visit):
+    broken = {**SMALL, "model.norm": "none", "model.init_gain": 100, "protocol.dtype": "float16"}
+    visit.open(query(broken, [{"model.init": "kaiming"}]))
+    visit.page.wait_for_function("() => document.querySelector('.driftscope-chart')?.data?.length >= 2")
+    visit.settle()
+    values = visit.chart("return gd.data.filter(d => d.yaxis === 'y2').map(d => d.text.length)")
+    assert sum(values) > 0
+    assert visit.page.get_by_test_id("stException").count() == 0
+
+
+def test_a_refused_setting_says_why_and_keeps_the_picture(visit):
+    visit.open(query())
+    drawn(visit, 3)
+    visit.page.get_by_text("All settings").click()
+    heads = visit.page.get_by_role("spinbutton", name=Words("en")("field.n_heads"))
+    heads.fill("3")
+    heads.press("Enter")
+    expect(visit.page.get_by_test_id("stAlert")).to_contain_text("model.n_heads is 3")
+    visit.settle()
+    assert len(drawn(visit, 3)) == 3
+
+
+def test_a_long_run_waits_for_the_visitors_word(visit):
+    visit.open(query({"model.n_layers": 96, "input.seq_len": 16, "input.batch": 1, "model.d_model": 32}, []))
+    run = visit.page.get_by_role("button", name=Words("en")("drift.run"))
+    expect(run).to_be_visible()
+    run.click()
+    visit.settle()
+    assert len(drawn(visit, 1)[0]) == 97
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("path", ["/", "/drift"])
+def test_no_key_is_left_unspoken(visit, lang, path):
+    visit.open(f"{path}?lang={lang}")
+    drawn(visit, 3)
+    text = visit.page.inner_text("body")
+    assert "{" not in text
+    assert visit.page.get_by_test_id("stException").count() == 0
+
+
+def test_the_packed_link_is_short_enough_for_a_chat_window():
+    variants = [{"model.norm": norm, "model.placement": "post", "model.init": "kaiming"} for norm in
+                ("none", "rmsnorm", "batchnorm", "groupnorm", "scalenorm", "dyt")]
+    assert len(json.dumps(query(variants=variants))) < 500
