@@ -37,7 +37,7 @@ def play(experiment: Experiment, keep: bool) -> Played:
 
     training = train(experiment, _texts(experiment))
     trace = Trace(tuple(training))
-    key = experiment.key(training.provenance["device"])
+    key = experiment.key(_kind(training.provenance))
     run = _kept(experiment, key, trace, training.provenance) if keep else key[:16]
     return Played(run, trace, _stop(experiment, trace.snapshots[-1]))
 
@@ -75,8 +75,8 @@ def _kept(experiment: Experiment, key: str, trace: Trace, provenance: dict[str, 
     store = Store()
     try:
         text = store.put_text(experiment.input.text) if experiment.input.text else None
-        canonical = experiment.canonical_json(provenance["device"])
-        run = store.ask([Ask(key, canonical, max(1, experiment.protocol.steps), text)], "probe", SERVER)[0]
+        canonical = experiment.canonical_json(_kind(provenance))
+        run = store.ask([Ask(key, canonical, experiment.protocol.steps + 1, text)], "probe", SERVER)[0]
         mine = claim(store, run)
         if mine is not None:
             for snapshot in trace.snapshots:
@@ -86,6 +86,11 @@ def _kept(experiment: Experiment, key: str, trace: Trace, provenance: dict[str, 
         return run
     finally:
         store.close()
+
+
+def _kind(provenance: dict[str, Any]) -> str:
+    """Return the kind of device a run took place on: what ``auto`` stands for here."""
+    return str(provenance["device"]).partition(":")[0]
 
 
 def _texts(experiment: Experiment) -> dict[str, str] | None:

@@ -44,14 +44,14 @@ def cost(experiment: Experiment) -> Cost:
     model, source, protocol = canonical.model, canonical.input, canonical.protocol
     count = parameters(canonical)
     tokens = source.batch * source.seq_len
-    steps = max(protocol.steps, 1)
+    steps = protocol.steps + 1  # snapshot k is taken after k updates, from 0 on
     pairs = _pairs(model, source)
     matrix_flops = 2 * tokens * _matrix_entries(model, source) + 4 * pairs * (model.head_dim or 0)
     copies = 4 if protocol.steps and protocol.optimizer != "sgd" else 2
     written_out = pairs * 4 if protocol.attention == "explicit" else 0
     activations = (_saved_entries(model, source) + written_out) * BYTES[protocol.dtype]
     weights = count * copies * max(4, BYTES[protocol.dtype])
-    recorded = steps if protocol.record_every == "log" else -(-steps // protocol.record_every)
+    recorded = steps if protocol.record_every == "log" else protocol.steps // protocol.record_every + 1
     flops = 3.0 * matrix_flops * steps
     seconds = flops / FLOPS_PER_SECOND + recorded * model.n_layers * SECONDS_PER_LAYER
     return Cost(count, flops, activations + weights, recorded * _snapshot_bytes(model), seconds)
