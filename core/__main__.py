@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Run one experiment and write its table."""
-    return _play({None: _experiment(options)}, options)
+    return _play([(None, _experiment(options))], options)
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -54,8 +54,7 @@ def compare(options: argparse.Namespace) -> int:
     vary = dict(_assignment(text, _values) for text in options.vary)
     if len(vary) < len(options.vary):
         raise ExperimentError("--vary names a field twice; allowed: each field once, with all its values")
-    labelled: dict[str | None, Experiment] = {**variants(_experiment(options), vary)}
-    return _play(labelled, options)
+    return _play(list(variants(_experiment(options), vary).items()), options)
 
 
 def presets(_options: argparse.Namespace) -> int:
@@ -84,14 +83,14 @@ def drift(options: argparse.Namespace) -> int:
     return _print_json([vars(verdict) for verdict in verdicts(trace, experiment)])
 
 
-def _play(experiments: Mapping[str | None, Experiment], options: argparse.Namespace) -> int:
+def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argparse.Namespace) -> int:
     from core import archive, table
 
     ending = ".json" if options.out == "-" else Path(options.out).suffix.lower()
     _check_target(options.out, ending, table.FORMATS)
-    check_limits(list(experiments.values()), _memory_limit())
+    check_limits([experiment for _, experiment in experiments], _memory_limit())
     tables, stopped = [], False
-    for variant, experiment in experiments.items():
+    for variant, experiment in experiments:
         result = archive.play(experiment, keep=not options.no_store)
         tables.append(table.tidy(result.trace, result.run, variant))
         if result.stopped:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.claims import claim
+from core.database import StoreError
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.rules import TEXT_HASH
-from core.store import Ask, Store, StoreError
+from core.store import Ask, Store
 from core.trace import NonFinite, Snapshot, Trace
 
 SERVER = "command line"

@@ -23,7 +23,7 @@ from core.moments import directions, working_dtype
 from core.sites import Heads
 from core.vocabulary import HEAD_MEASURES
 
-PIECE = 1 << 18
+PIECE = 1 << 17
 """Scores held at a time; on a GPU PIECE_GPU, where larger pieces keep it busy."""
 
 PIECE_GPU = 1 << 22
@@ -63,7 +63,7 @@ class Rows:
 
 
 Pattern = Callable[[Tensor, Seen], tuple[Tensor, Tensor, Tensor]]
-"""From scores below their row's top (b, H, Q, N), which are used up: entropy, max_prob and gain, (b, H, Q)."""
+"""From scores below their row's top (b, H, Q, N), which it leaves as they are: entropy, max_prob and gain, (b, H, Q)."""
 
 
 def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
@@ -244,29 +244,28 @@ def _real_only(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _alignment(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Return q_rms, k_rms and qk_cosine of each head, (3, H)."""
+    """Return q_rms, k_rms and qk_cosine of each head, (3, H); q and k are 0 at padding."""
     (u, q_norms, queries), (w, k_norms, keys) = directions(q), directions(k)  # (B, H, T, K), (B, H, T), (B, H, T)
-    real = torch.ones_like(queries) if mask is None else mask[:, None].expand(queries.shape)
-    cosine = _pair_cosine(u, queries & real, w, keys & real, causal)
-    return torch.stack((_rms(q_norms, real, q.shape[-1]), _rms(k_norms, real, k.shape[-1]), cosine.to(q_norms.dtype)))
+    tokens = q_norms.new_full((), q.shape[0] * q.shape[2]) if mask is None else mask.sum()
+    cosine = _pair_cosine(u, queries, w, keys, causal)
+    entries = tokens * q.shape[-1]
+    return torch.stack((_rms(q_norms, entries), _rms(k_norms, entries), cosine.to(q_norms.dtype)))
 
 
-def _rms(norms: Tensor, real: Tensor, width: int) -> Tensor:
-    """Return √(mean x²) of each head's real tokens from their norms (B, H, T), (H,); NaN where one is not finite."""
-    by_head = torch.where(real, norms, 0).transpose(0, 1).flatten(1)  # (H, B·T)
+def _rms(norms: Tensor, entries: Tensor) -> Tensor:
+    """Return √(mean x²) of each head from its tokens' norms (B, H, T), (H,); NaN where one is not finite."""
+    by_head = norms.transpose(0, 1).flatten(1)  # (H, B·T)
     scale = by_head.amax(1).clamp(min=torch.finfo(norms.dtype).tiny)
-    mean = (by_head / scale[:, None]).square().sum(1) / (real.sum((0, 2)) * width)
-    return mean.sqrt() * scale
+    return ((by_head / scale[:, None]).square().sum(1) / entries).sqrt() * scale
 
 
 def _pair_cosine(u: Tensor, queries: Tensor, w: Tensor, keys: Tensor, causal: bool) -> Tensor:
     """Return the mean cos(q, k) of each head over visible pairs, (H,): Σ_i u_i · Σ_{j visible} w_j, in O(T·K).
 
-    `u`, `w`: unit vectors of q and k (B, H, T, K); `queries`, `keys`: which of them count, (B, H, T). Tokens of zero or
-    non-finite norm are left out; NaN without a pair.
+    `u`, `w`: unit vectors of q and k (B, H, T, K), 0 where there is no direction, which `queries` and `keys` (B, H, T)
+    say; those are left out, padding among them. NaN without a pair.
     """
-    w, count = torch.where(keys.unsqueeze(-1), w, 0), keys.to(w.dtype)
+    count = keys.to(w.dtype)
     w = w.cumsum(2) if causal else w.sum(2, keepdim=True)
     count = count.cumsum(2) if causal else count.sum(2, keepdim=True)
-    total = torch.where(queries, (u * w).sum(-1), 0).sum((0, 2))
-    return total / torch.where(queries, count, 0).sum((0, 2))
+    return (u * w).sum(3).sum((0, 2)) / (count * queries).sum((0, 2))

@@ -83,14 +83,15 @@ def check_limits(experiments: list[Experiment], limits: Mapping[str, float]) -> 
         total = max(values) if name in ("peak_bytes", "parameters") else sum(values)
         if total > limit:
             raise ExperimentError(f"the experiment would need {_LIMIT_WORDS[name](total)}; "
-                                  f"allowed: up to {_LIMIT_WORDS[name](limit)}")
+                                  f"allowed: up to {_LIMIT_WORDS[name](limit)}",
+                                  "limit", needed=_LIMIT_WORDS[name](total), limit=_LIMIT_WORDS[name](limit))
 
 
 _LIMIT_WORDS = {
-    "parameters": lambda value: f"{value:,.0f} parameters",
+    "parameters": lambda value: f"{value / 1e6:,.1f} M parameters",
     "flops": lambda value: f"{value / 1e9:,.1f} GFLOP",
-    "peak_bytes": lambda value: f"{value / 2**20:,.0f} MiB of memory",
-    "stored_bytes": lambda value: f"{value / 2**20:,.1f} MiB in the store",
+    "peak_bytes": lambda value: f"{value / 2**20:,.0f} MiB",
+    "stored_bytes": lambda value: f"{value / 2**20:,.1f} MiB of storage",
 }
 
 

@@ -15,7 +15,14 @@ from pydantic_core import PydanticCustomError
 
 
 class ExperimentError(ValueError):
-    """An experiment was refused; the message is one sentence: the field, what came, what is allowed."""
+    """An experiment was refused; the message is one sentence: the field, what came, what is allowed.
+
+    `key` names the kind of refusal and `values` what it is about, for those who say it in another language.
+    """
+
+    def __init__(self, message: str, key: str = "", **values: object) -> None:
+        super().__init__(message)
+        self.key, self.values = key, values
 
 
 def one_of(table: Mapping[str, object] | tuple[str, ...]) -> AfterValidator:
@@ -45,9 +52,10 @@ def within(low: float | None = None, high: float | None = None, *, above: float 
     return Field(ge=low, le=high, gt=above, lt=below, allow_inf_nan=False)
 
 
-def refusal(where: str, value: object, allowed: str) -> ExperimentError:
+def refusal(where: str, value: object, allowed: str, key: str = "value", **values: object) -> ExperimentError:
     """Return the error that says field, value and what is allowed in one sentence."""
-    return ExperimentError(f"{where} is {shown(value)}; allowed: {allowed}")
+    message = f"{where} is {shown(value)}; allowed: {allowed}"
+    return ExperimentError(message, key, field=where, value=shown(value), **values)
 
 
 def shown(value: object, limit: int = 60) -> str:

@@ -96,41 +96,46 @@ def check(experiment: Experiment) -> None:
 def _is_built(experiment: Experiment) -> None:
     if experiment.model.family != "transformer":
         raise ExperimentError(f'model.family is "{experiment.model.family}"; the recurrent families are not built yet; '
-                              "allowed: transformer")
+                              "allowed: transformer", "family_not_built")
     if experiment.protocol.steps:
         raise ExperimentError(f"protocol.steps is {experiment.protocol.steps}; training is not built yet; "
-                              "allowed: 0, a probe at initialization")
+                              "allowed: 0, a probe at initialization", "training_not_built")
 
 
 def _heads(experiment: Experiment) -> None:
     model = experiment.model
     if model.head_dim is None and model.d_model % model.n_heads:
         raise refusal("model.n_heads", model.n_heads,
-                      f"a divisor of model.d_model ({model.d_model}), or set model.head_dim")
+                      f"a divisor of model.d_model ({model.d_model}), or set model.head_dim",
+                      "divisor", of="model.d_model", size=model.d_model)
     if model.n_kv_heads and model.n_heads % model.n_kv_heads:
-        raise refusal("model.n_kv_heads", model.n_kv_heads, f"a divisor of model.n_heads ({model.n_heads})")
+        raise refusal("model.n_kv_heads", model.n_kv_heads, f"a divisor of model.n_heads ({model.n_heads})",
+                      "divisor", of="model.n_heads", size=model.n_heads)
     if model.positions == "rotary" and resolve_model(experiment)["head_dim"] % 2:
-        raise refusal("model.positions", "rotary", "rotary with an even head dimension only "
-                      f"(here {resolve_model(experiment)['head_dim']})")
+        size = resolve_model(experiment)["head_dim"]
+        raise refusal("model.positions", "rotary", f"rotary with an even head dimension only (here {size})",
+                      "even_head_dim", size=size)
 
 
 def _norms(experiment: Experiment) -> None:
     model = experiment.model
     beyond = [layer for layer in model.layer_norms if layer >= model.n_layers]
     if beyond:
-        raise refusal("model.layer_norms", beyond[0], f"layers 0 to {model.n_layers - 1}")
+        raise refusal("model.layer_norms", beyond[0], f"layers 0 to {model.n_layers - 1}", "layers",
+                      last=model.n_layers - 1)
     if "groupnorm" in norms_in_use(experiment) and model.d_model % model.norm_groups:
-        raise refusal("model.norm_groups", model.norm_groups, f"a divisor of model.d_model ({model.d_model})")
+        raise refusal("model.norm_groups", model.norm_groups, f"a divisor of model.d_model ({model.d_model})",
+                      "divisor", of="model.d_model", size=model.d_model)
     if model.depth_scaling != "none" and model.placement not in ("pre", "sandwich"):
         raise refusal("model.depth_scaling", model.depth_scaling,
-                      f"none with placement {model.placement}; inv_sqrt_layer needs pre or sandwich")
+                      f"none with placement {model.placement}; inv_sqrt_layer needs pre or sandwich", "depth_scaling")
 
 
 def _batchnorm_has_tokens(experiment: Experiment) -> None:
     if experiment.protocol.mode == "train" and "batchnorm" in norms_in_use(experiment) and _tokens(experiment) < 2:
         raise ExperimentError("model.norm is \"batchnorm\" with one token in all (input.batch × input.seq_len); its "
                               "variance over tokens is zero by construction; allowed: two tokens or more, or "
-                              "protocol.mode eval")
+                              "protocol.mode eval", "one_token")
 
 
 def _tokens(experiment: Experiment) -> int:
@@ -143,21 +148,25 @@ def _tokens(experiment: Experiment) -> int:
 def _source(experiment: Experiment) -> None:
     source, width = experiment.input, experiment.model.d_model
     if source.source == "text" and source.vocab not in (None, TEXT_VOCAB):
-        raise refusal("input.vocab", source.vocab, "null or 256 for text, which is read as bytes")
+        raise refusal("input.vocab", source.vocab, "null or 256 for text, which is read as bytes", "text_vocab")
     if source.source in VECTOR_SOURCES and source.vocab is not None:
-        raise refusal("input.vocab", source.vocab, f"null: the source {source.source} gives vectors, not tokens")
+        raise refusal("input.vocab", source.vocab, f"null: the source {source.source} gives vectors, not tokens",
+                      "only_null")
     if source.source == "scaled" and len(source.feature_scales or ()) != width:
-        raise refusal("input.feature_scales", source.feature_scales, f"a list of model.d_model ({width}) numbers")
+        raise refusal("input.feature_scales", source.feature_scales, f"a list of model.d_model ({width}) numbers",
+                      "scales", size=width)
     if source.source != "scaled" and source.feature_scales is not None:
-        raise refusal("input.feature_scales", list(source.feature_scales), f"null with source {source.source}")
+        raise refusal("input.feature_scales", list(source.feature_scales), f"null with source {source.source}",
+                      "only_null")
     if source.source != "text" and source.text is not None:
-        raise refusal("input.text", source.text, f"null with source {source.source}")
+        raise refusal("input.text", source.text, f"null with source {source.source}", "only_null")
 
 
 def _markov(experiment: Experiment) -> None:
     source = experiment.input
     if source.source == "markov" and (source.vocab or 0) > MARKOV_VOCAB:
-        raise refusal("input.vocab", source.vocab, f"2 to {MARKOV_VOCAB} states for markov")
+        raise refusal("input.vocab", source.vocab, f"2 to {MARKOV_VOCAB} states for markov", "states",
+                      limit=MARKOV_VOCAB)
 
 
 def _lengths(experiment: Experiment) -> None:
@@ -165,21 +174,26 @@ def _lengths(experiment: Experiment) -> None:
     if not isinstance(source.lengths, tuple):
         return
     if len(source.lengths) != source.batch:
-        raise refusal("input.lengths", list(source.lengths), f"input.batch ({source.batch}) whole numbers, or ragged")
+        raise refusal("input.lengths", list(source.lengths), f"input.batch ({source.batch}) whole numbers, or ragged",
+                      "lengths_count", size=source.batch)
     if max(source.lengths) > source.seq_len:
-        raise refusal("input.lengths", max(source.lengths), f"lengths up to input.seq_len ({source.seq_len})")
+        raise refusal("input.lengths", max(source.lengths), f"lengths up to input.seq_len ({source.seq_len})",
+                      "lengths_limit", size=source.seq_len)
 
 
 def _protocol(experiment: Experiment) -> None:
     model, protocol = experiment.model, experiment.protocol
     if protocol.attention == "fused" and model.attn_softcap is not None:
-        raise refusal("protocol.attention", "fused", "explicit or null with model.attn_softcap")
+        raise refusal("protocol.attention", "fused", "explicit or null with model.attn_softcap", "fused")
     if protocol.attention == "fused" and model.pattern != "softmax":
-        raise refusal("protocol.attention", "fused", f"explicit or null with model.pattern {model.pattern}")
+        raise refusal("protocol.attention", "fused", f"explicit or null with model.pattern {model.pattern}",
+                      "fused")
     if protocol.loss == "next_token" and not model.causal:
-        raise refusal("protocol.loss", "next_token", "projection or null where model.causal is false")
+        raise refusal("protocol.loss", "next_token", "projection or null where model.causal is false",
+                      "next_token")
     if protocol.loss == "next_token" and experiment.input.source in VECTOR_SOURCES:
-        raise refusal("protocol.loss", "next_token", f"projection or null with source {experiment.input.source}")
+        raise refusal("protocol.loss", "next_token", f"projection or null with source {experiment.input.source}",
+                      "next_token")
 
 
 RULES: tuple[Callable[[Experiment], None], ...] = (

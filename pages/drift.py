@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.fields import ExperimentError
-from pages.ui import controls, link, profile
+from pages.ui import controls, explain, link, profile
 from pages.ui.language import words
 from pages.ui.link import View
 
@@ -14,7 +14,7 @@ notices = controls.settle()
 
 st.title(t("drift.title"))
 for notice in notices:
-    st.warning(t(notice.key, **notice.values), icon=":material/link_off:")
+    st.warning(explain.notice(notice, t), icon=":material/link_off:")
 
 with st.sidebar:
     controls.base(t)
@@ -30,10 +30,10 @@ compared, refused = link.compared(view)
 
 with chart:
     if wrong:
-        st.error(str(wrong), icon=":material/block:")
+        st.error(explain.refused(wrong, t), icon=":material/block:")
     for notice in refused:
-        st.warning(t(notice.key, **notice.values), icon=":material/block:")
+        st.warning(explain.notice(notice, t), icon=":material/block:")
     try:
         profile.compare(controls.named(compared, t), shown, t)
     except ExperimentError as error:
-        st.error(str(error), icon=":material/block:")
+        st.error(explain.refused(error, t), icon=":material/block:")

@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from core.fields import ExperimentError
-from pages.ui import cache, controls, link, profile
+from pages.ui import cache, controls, explain, link, profile
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import SHOWN_DEFAULTS, View
 
@@ -26,7 +26,7 @@ try:
     profile.watch(measured, t)
     profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=430)
 except ExperimentError as error:
-    st.error(str(error), icon=":material/block:")
+    st.error(explain.refused(error, t), icon=":material/block:")
 reading, story = st.columns(2, gap="large")
 reading.markdown(t("home.figure_read"))
 reading.page_link(DRIFT, label=t("home.open"), icon=":material/tune:", query_params={PARAMETER: t.lang})

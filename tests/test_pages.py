@@ -161,7 +161,7 @@ def test_a_refused_setting_says_why_and_keeps_the_picture(visit):
     heads = visit.page.get_by_role("spinbutton", name=Words("en")("field.n_heads"))
     heads.fill("3")
     heads.press("Enter")
-    expect(visit.page.get_by_test_id("stAlert")).to_contain_text("model.n_heads is 3")
+    expect(visit.page.get_by_test_id("stAlert")).to_contain_text("does not divide")
     visit.settle()
     assert len(drawn(visit, 3)) == 3
 

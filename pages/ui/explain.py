@@ -13,9 +13,11 @@ import streamlit as st
 from core.comparison import Pairing
 from core.drift import Verdict
 from core.experiment import Experiment
+from core.fields import ExperimentError
 from core.trace import Trace
 from core.vocabulary import STATISTICS
 from pages.ui import fields
+from pages.ui.link import Notice
 from pages.ui.text import Words
 
 PAIRING_LOOK: dict[str, tuple[str, str]] = {
@@ -33,16 +35,18 @@ NAMES: dict[str, str] = {
 """A verdict's number → the placeholder it fills."""
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: float) -> str:
     """Return a number for a sentence: three figures, powers of ten written as such, NaN and ∞ by their signs."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if value and not 1e-3 <= abs(value) < 1e5:
-        exponent = math.floor(math.log10(abs(value)))
-        return f"{value / 10**exponent:.2f}·10{_raised(exponent)}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−") if abs(value) < 1000 else f"{value:,.0f}".replace(",", "\u202f")
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    size = abs(float(f"{mantissa}e{exponent}"))
+    if size >= 1e5 or 0 < size < 1e-3:
+        return f"{mantissa}·10{_raised(int(exponent))}".replace("-", "−")
+    whole = f"{value:,.0f}".replace(",", "\u202f")  # a narrow space that does not break
+    return (f"{value:.3g}" if size < 1000 else whole).replace("-", "−")
 
 
 def _raised(exponent: int) -> str:
@@ -71,6 +75,24 @@ def judgement(name: str, verdicts: Sequence[Verdict], t: Words) -> None:
             st.markdown(rest)
             if verdict.expected:
                 st.caption(t(f"expected.{verdict.expected}"))
+
+
+def refused(error: ExperimentError, t: Words) -> str:
+    """Say in the visitor's language why an experiment was refused."""
+    path = str(error.values.get("field", ""))
+    if not error.key or (error.key == "value" and path not in fields.schemas()):
+        return t("refused.other", reason=error)
+    named = {name: t(f"field.{str(said).partition('.')[2]}") for name, said in error.values.items()
+             if name in ("field", "of") and said in fields.schemas()}
+    if error.key == "value":
+        named["allowed"] = fields.allowed(path, t)
+    return t(f"refused.{error.key}", **{**error.values, **named})
+
+
+def notice(about: Notice, t: Words) -> str:
+    """Say what of a link was refused."""
+    reason = {} if about.error is None else {"reason": refused(about.error, t)}
+    return t(about.key, **about.values, **reason)
 
 
 def pairing_badge(pairing: Pairing, t: Words) -> None:

@@ -72,6 +72,25 @@ def options(path: str) -> list[str]:
 _NAMES: dict[str, list[str]] = {"null": [AUTO], "boolean": ["true", "false"]}
 
 
+def allowed(path: str, t: Words) -> str:
+    """Say what a field may be."""
+    return t("allowed.or").join(_allowed(option, path, t) for option in schemas()[path].get("anyOf", [schemas()[path]]))
+
+
+def _allowed(schema: Schema, path: str, t: Words) -> str:
+    if "enum" in schema or "const" in schema:
+        return t("allowed.and").join(schema.get("enum", [schema.get("const")]))
+    if "description" in schema and schema["type"] == "string" and path != "input.text":
+        return str(schema["description"])
+    said = {"integer": "whole", "number": "number", "null": "empty", "object": "layers", "string": "text",
+            "boolean": "switch"}
+    if schema["type"] == "array":
+        return t("allowed.list", each=_allowed(schema.get("items") or schema["prefixItems"][0], path, t))
+    limits = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
+    ends = [t(f"allowed.{word}", limit=f"{schema[end]:g}") for end, word in limits.items() if end in schema]
+    return " ".join([t(f"allowed.{said[schema['type']]}"), *ends])
+
+
 def held(path: str, value: Any) -> Any:
     """Return a field's JSON value as its widget holds it."""
     if kind(path) in ("switch", "number"):

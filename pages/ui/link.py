@@ -54,10 +54,11 @@ SHOWN_DEFAULTS = {"site": "resid_post", "stat": "rms", "of": "forward", "scale":
 
 @dataclass(frozen=True)
 class Notice:
-    """Something in a link that was refused: a text key and the values of its placeholders."""
+    """Something in a link that was refused: a text key, the values of its placeholders, and the engine's reason."""
 
     key: str
     values: Mapping[str, str]
+    error: ExperimentError | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def compared(view: View) -> tuple[list[Variant], list[Notice]]:
         try:
             experiment = view.base.with_values(changes)
         except ExperimentError as error:
-            notices.append(Notice("link.variant", {"value": describe(changes), "reason": str(error)}))
+            notices.append(Notice("link.variant", {"value": describe(changes)}, error))
             continue
         found.setdefault(experiment.canonical_json(), Variant(changes, experiment))
     return list(found.values()), notices
