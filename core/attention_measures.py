@@ -34,13 +34,16 @@ SATURATED = 0.99
 
 @dataclass(frozen=True)
 class Seen:
-    """What each query of a piece sees. `keep`: 1 at visible keys, 0 at hidden ones, and `bias`: 0 there, −Inf here,
-    broadcasting to (b, H, Q, N), None where all are visible; `n`: (b or 1, 1 or H, Q) visible keys, 0 at padding.
+    """What each query of a piece sees, everything with leading axes that broadcast to (b, H).
+
+    `keep`: (…, Q, N), 1 at visible keys and 0 at hidden ones, and `bias`, 0 there and hugely negative here; both None
+    where all are visible. `n`: (…, Q) visible keys. `chosen`: (6, …, Q), which queries count for each of MEANS.
     """
 
     keep: Tensor | None
     bias: Tensor | None
     n: Tensor
+    chosen: Tensor
 
     @classmethod
     def of(cls, visible: Tensor, real: Tensor | None, dtype: torch.dtype) -> Seen:
@@ -48,7 +51,14 @@ class Seen:
         keep = visible.to(dtype)
         n = visible.sum(-1, dtype=working_dtype(keep))
         n = n.reshape((1,) * (3 - n.ndim) + tuple(n.shape))
-        return cls(keep, keep.log(), n if real is None else n * real)
+        counted = n if real is None else n * real
+        chosen = torch.stack([counted >= least for least in MEANS.values()])
+        return cls(keep, (keep - 1) * (torch.finfo(dtype).max / 2), n, chosen)
+
+
+MEANS: dict[str, int] = {"entropy": 1, "max_prob": 1, "entropy_norm": 2, "saturated_frac": 2, "softmax_gain": 2,
+                         "score_std": 2}
+"""The measures that are means over queries → the least number of visible keys of a query that counts."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Ten
         scores = (q[batch, :, queries] * rule.scale) @ k[batch, :, keys].transpose(-2, -1)  # (b, H, Q, N)
         real = None if mask is None else (mask[batch, None, queries], mask[batch, None, None, keys])
         seen = _seen((queries.start, queries.stop, keys.stop), real, rule.causal, scores)
-        sums.add(_rows(scores, seen, rule.softcap, PATTERNS[rule.pattern]), seen.n)
+        sums.add(_rows(scores, seen, rule.softcap, PATTERNS[rule.pattern]), seen)
     return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal)))
 
 
@@ -93,10 +103,10 @@ def measures_of_scores(scores: Tensor, visible: Tensor | None = None,
     wide = scores.detach().to(torch.promote_types(scores.dtype, torch.float32))
     wide = wide.reshape((1,) * (4 - wide.ndim) + tuple(wide.shape))
     seen = None if visible is None else visible.expand(scores.shape).reshape(wide.shape)
-    wide = wide if seen is None else torch.where(seen, wide, 0)
+    wide = wide.clone() if seen is None else torch.where(seen, wide, 0)
     everywhere = torch.ones((), dtype=torch.bool, device=wide.device).expand(wide.shape[-2:])
     sums, rows_see = _Sums(wide), Seen.of(everywhere if seen is None else seen, None, wide.dtype)
-    sums.add(_rows(wide, rows_see, softcap, _softmax), rows_see.n)
+    sums.add(_rows(wide, rows_see, softcap, _softmax), rows_see)
     return dict(zip(HEAD_MEASURES, sums.measures(), strict=False))
 
 
@@ -115,32 +125,27 @@ def pieces(shape: tuple[int, ...], size: int, causal: bool) -> Iterator[tuple[sl
 
 
 class _Sums:
-    """Running sums over queries: of what counts for n ≥ 1, of what counts for n ≥ 2, and the largest |score|."""
+    """Running sums over queries of MEANS, how many queries they have, and the largest |score|."""
 
     def __init__(self, like: Tensor) -> None:
         self.dtype = working_dtype(like)
-        self.sums = torch.zeros(6, like.shape[1], dtype=self.dtype, device=like.device)  # (6, H)
-        self.queries = torch.zeros(2, like.shape[1], dtype=self.dtype, device=like.device)  # (2, H): n ≥ 1, n ≥ 2
+        self.sums, self.queries = torch.zeros(2, len(MEANS), like.shape[1], dtype=self.dtype, device=like.device)
         self.absmax = torch.zeros(like.shape[1], dtype=self.dtype, device=like.device)  # (H,)
 
-    def add(self, rows: Rows, n: Tensor) -> None:
-        """Add a piece; `n`: (b or 1, 1 or H, Q) visible keys of each query, 0 where it is left out."""
-        saturated = (rows.max_prob > SATURATED).to(self.dtype) + 0 * rows.max_prob  # NaN stays NaN
-        values = torch.stack((rows.entropy, rows.max_prob, rows.entropy / n.log(), saturated, rows.gain,
-                              rows.std.to(self.dtype)))  # (6, b, H, Q)
-        chosen = torch.stack((n > 0, n > 1))  # (2, …, Q)
-        each = torch.cat((chosen[:1], chosen[:1], chosen[1:].expand(4, *n.shape)))
-        self.sums += torch.where(each, values, 0).sum((1, 3))
-        self.queries += chosen.expand(2, values.shape[1], -1, -1).sum((1, 3))
-        self.absmax = torch.maximum(self.absmax, torch.where(n > 0, rows.absmax, 0).amax((0, 2)).to(self.dtype))
+    def add(self, rows: Rows, seen: Seen) -> None:
+        """Add a piece."""
+        saturated = (rows.max_prob > SATURATED) + 0 * rows.max_prob  # NaN stays NaN
+        values = torch.stack((rows.entropy, rows.max_prob, rows.entropy / seen.n.log(), saturated, rows.gain, rows.std))
+        self.sums += torch.where(seen.chosen, values, 0).sum((1, 3))  # values: (6, b, H, Q)
+        self.queries += seen.chosen.sum((1, 3)) * (values.shape[1] // seen.chosen.shape[1])
+        largest = torch.where(seen.chosen[0], rows.absmax, 0).amax((0, 2))
+        self.absmax = torch.maximum(self.absmax, largest)
 
     def measures(self) -> Tensor:
         """Return entropy … softmax_gain in the order of HEAD_MEASURES, (7, H)."""
-        some, choices = self.queries  # (H,)
-        entropy, max_prob = self.sums[:2] / some
-        entropy_norm, saturated, gain, std = self.sums[2:] / choices
-        absmax = torch.where((some > 0) & self.absmax.isfinite(), self.absmax, math.nan)
-        return torch.stack((entropy, entropy_norm, max_prob, saturated, std, absmax, gain))
+        found = dict(zip(MEANS, self.sums / self.queries, strict=True))
+        found["score_absmax"] = torch.where((self.queries[0] > 0) & self.absmax.isfinite(), self.absmax, math.nan)
+        return torch.stack([found[name] for name in HEAD_MEASURES if name in found])
 
 
 def _seen(piece: tuple[int, int, int], real: tuple[Tensor, Tensor] | None, causal: bool, scores: Tensor) -> Seen:
@@ -159,7 +164,8 @@ def _all_real(piece: tuple[int, int, int], causal: bool, dtype: torch.dtype, dev
     if causal:
         return Seen.of(_earlier(piece, device), None, dtype)
     wide = working_dtype(torch.empty(0, dtype=dtype, device=device))
-    return Seen(None, None, torch.full((1, 1, stop - first), keys, dtype=wide, device=device))
+    n = torch.full((1, 1, stop - first), keys, dtype=wide, device=device)
+    return Seen(None, None, n, torch.stack([n >= least for least in MEANS.values()]))
 
 
 def _earlier(piece: tuple[int, int, int], device: torch.device) -> Tensor:
@@ -169,28 +175,27 @@ def _earlier(piece: tuple[int, int, int], device: torch.device) -> Tensor:
 
 
 def _rows(scores: Tensor, seen: Seen, softcap: float | None, pattern: Pattern) -> Rows:
-    """Return what is taken of each row of a piece."""
-    top, below = _below_top(scores, seen)  # (b, H, Q, 1), (b, H, Q, N) ≤ 0
+    """Return what is taken of each row of a piece; `scores` (b, H, Q, N) are used up."""
+    capped = None if softcap is None else softcap * torch.tanh(scores / softcap)
+    top, below = _below_top(scores, seen)
     lowest = below.amin(-1, keepdim=True)
-    capped = below if softcap is None else _below_top(softcap * torch.tanh(scores / softcap), seen)[1]
-    facts = pattern(capped, seen)
-    std = _std(below, lowest, seen)
+    facts = pattern(below if capped is None else _below_top(capped, seen)[1], seen)
     whole = (top.isfinite() & lowest.isfinite()).squeeze(-1)
-    absmax = torch.maximum(top.abs(), (top + lowest).abs()).squeeze(-1)
-    return Rows(*facts, torch.where(whole, std, math.nan), torch.where(whole, absmax, math.nan))
+    absmax = torch.maximum(top.abs(), (top + lowest).abs()).squeeze(-1).to(facts[0].dtype)
+    return Rows(*facts, *(torch.where(whole, value, math.nan) for value in (_std(below, lowest, seen), absmax)))
 
 
 def _below_top(scores: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
-    """Return each row's largest visible score and how far every visible one is below it; hidden ones at 0.
+    """Return each row's largest visible score (b, H, Q, 1), and in place how far each visible one is below it, hidden 0.
 
     Arithmetic with what is kept is many times faster than a masked fill. A hidden score that is not finite spoils its
     row, but then so it does its own query's, which sees it, and with it the head.
     """
     if seen.keep is None or seen.bias is None:
         top = scores.amax(-1, keepdim=True)
-        return top, scores - top
-    top = (scores + seen.bias).amax(-1, keepdim=True)
-    return top, (scores - top.clamp(min=torch.finfo(scores.dtype).min)).mul_(seen.keep)
+        return top, scores.sub_(top)
+    top = scores.add_(seen.bias).amax(-1, keepdim=True)
+    return top, scores.sub_(top).mul_(seen.keep)
 
 
 def _std(below: Tensor, lowest: Tensor, seen: Seen) -> Tensor:
@@ -246,17 +251,11 @@ def _real_only(x: Tensor, mask: Tensor | None) -> Tensor:
 def _alignment(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Return q_rms, k_rms and qk_cosine of each head, (3, H); q and k are 0 at padding."""
     (u, q_norms, queries), (w, k_norms, keys) = directions(q), directions(k)  # (B, H, T, K), (B, H, T), (B, H, T)
-    tokens = q_norms.new_full((), q.shape[0] * q.shape[2]) if mask is None else mask.sum()
-    cosine = _pair_cosine(u, queries, w, keys, causal)
-    entries = tokens * q.shape[-1]
-    return torch.stack((_rms(q_norms, entries), _rms(k_norms, entries), cosine.to(q_norms.dtype)))
-
-
-def _rms(norms: Tensor, entries: Tensor) -> Tensor:
-    """Return √(mean x²) of each head from its tokens' norms (B, H, T), (H,); NaN where one is not finite."""
-    by_head = norms.transpose(0, 1).flatten(1)  # (H, B·T)
-    scale = by_head.amax(1).clamp(min=torch.finfo(norms.dtype).tiny)
-    return ((by_head / scale[:, None]).square().sum(1) / entries).sqrt() * scale
+    norms = torch.stack((q_norms, k_norms)).transpose(1, 2).flatten(2)  # (2, H, B·T)
+    scale = norms.amax(2, keepdim=True).clamp(min=torch.finfo(norms.dtype).tiny)
+    tokens = norms.new_full((), norms.shape[2]) if mask is None else mask.sum()
+    rms = torch.linalg.vector_norm(norms / scale, dim=2) * scale.squeeze(2) / (tokens * q.shape[-1]).sqrt()
+    return torch.cat((rms, _pair_cosine(u, queries, w, keys, causal).to(rms.dtype)[None]))
 
 
 def _pair_cosine(u: Tensor, queries: Tensor, w: Tensor, keys: Tensor, causal: bool) -> Tensor:

@@ -24,14 +24,14 @@ from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
 
 from core.lifeline import PARENT
-from core.settings import scheduler, worker_memory
+from core.settings import probe_workers, scheduler, worker_memory
 from core.store import LANES
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
 REAP_TIMEOUT_S = 0.3
-_SPEC_CLUSTER: Any = SpecCluster
 _CLIENT: Any = Client
+_SPEC_CLUSTER: Any = SpecCluster
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -84,6 +84,18 @@ class _Worker(SubprocessWorker):
         self.process = await _launch(self._environment, (self.scheduler,), self.worker_class, self.worker_kwargs)
 
 
+class _Cluster(_SPEC_CLUSTER):  # type: ignore[misc]
+    """Dask's own, but its workers are not all alike: a larger `scale` starts the next of `waiting`."""
+
+    def __init__(self, waiting: list[dict[str, Any]], **specification: Any) -> None:
+        self._waiting = iter(waiting)
+        super().__init__(**specification)
+
+    def new_worker_spec(self) -> dict[int, dict[str, Any]]:
+        """Return the next worker by its number."""
+        return {max(self.worker_spec) + 1: next(self._waiting)}
+
+
 class Cluster:
     """A running cluster; `store_url` is what its own workers write to."""
 
@@ -103,12 +115,12 @@ class Cluster:
         try:
             address = scheduler()
             if address is None:
-                self._own = _SPEC_CLUSTER(**_specification(self._folder.name, self._store_url), name="driftscope")
+                self._own = _Cluster(**_specification(self._folder.name, self._store_url), name="driftscope")
                 address = self._own.scheduler_address
             self._client = _CLIENT(address, timeout=START_TIMEOUT_S, set_as_default=False, name="driftscope")
             self._wait_for("probe", address)
             if self._own is not None:
-                self._own.scale(len(LANES))
+                self._own.scale(len(_lanes()))
         except (OSError, RuntimeError, ValueError) as error:
             raise ClusterError(f"the workers did not start: {' '.join(str(error).split())}") from error
 
@@ -207,7 +219,7 @@ last one, which ends the worker: a worker that pauses would leave its lane waiti
 
 
 def _specification(folder: str, store_url: str) -> dict[str, Any]:
-    """Return the arguments of a SpecCluster with one worker for each lane; only the first is started with it.
+    """Return the arguments of a `_Cluster` with the workers of `_lanes`; only the first is started with it.
 
     Two workers that import torch at once would each take twice as long. Dask itself never tries a job twice (allowed
     failures 0): when a worker dies it would blame every job that waits at that worker as well. The store counts, run
@@ -221,9 +233,14 @@ def _specification(folder: str, store_url: str) -> dict[str, Any]:
                   "preload": ["core.lifeline"]}
     working = {**common, "nthreads": 1, "memory_limit": worker_memory(), "local_directory": folder,
                "preload": ["core.worker"], "preload_nanny": ["core.lifeline"]}
-    probe, train = (
-        {"cls": _Worker, "options": {
-            "environment": environment, "worker_kwargs": {**working, "name": f"{lane} worker", "resources": {lane: 1}}}}
-        for lane in LANES)
-    return {"scheduler": {"cls": _Scheduler, "options": {"environment": environment, "scheduler_kwargs": scheduling}},
-            "workers": {"probe": probe}, "worker": train}
+    first, *waiting = (
+        {"cls": _Worker, "options": {"environment": environment, "worker_kwargs": {
+            **working, "name": f"{lane} worker {number}", "resources": {lane: 1}}}}
+        for number, lane in enumerate(_lanes()))
+    scheduler_options = {"environment": environment, "scheduler_kwargs": scheduling}
+    return {"waiting": waiting, "scheduler": {"cls": _Scheduler, "options": scheduler_options}, "workers": {0: first}}
+
+
+def _lanes() -> list[str]:
+    """Return the lane of each worker: several for probes, so that the variants of a comparison share the cores."""
+    return ["probe"] * probe_workers() + [lane for lane in LANES if lane != "probe"]

@@ -82,17 +82,15 @@ def check_limits(experiments: list[Experiment], limits: Mapping[str, float]) -> 
         values = [float(getattr(estimate, name)) for estimate in costs]
         total = max(values) if name in ("peak_bytes", "parameters") else sum(values)
         if total > limit:
-            raise ExperimentError(f"the experiment would need {_LIMIT_WORDS[name](total)}; "
-                                  f"allowed: up to {_LIMIT_WORDS[name](limit)}",
-                                  "limit", needed=_LIMIT_WORDS[name](total), limit=_LIMIT_WORDS[name](limit))
+            unit, scale, digits = _LIMIT_UNITS[name]
+            needed, most = f"{total / scale:,.{digits}f}", f"{limit / scale:,.{digits}f}"
+            raise ExperimentError(f"the experiment would need {needed} {unit}; allowed: up to {most} {unit}",
+                                  f"limit_{name}", needed=needed, limit=most)
 
 
-_LIMIT_WORDS = {
-    "parameters": lambda value: f"{value / 1e6:,.1f} M parameters",
-    "flops": lambda value: f"{value / 1e9:,.1f} GFLOP",
-    "peak_bytes": lambda value: f"{value / 2**20:,.0f} MiB",
-    "stored_bytes": lambda value: f"{value / 2**20:,.1f} MiB of storage",
-}
+_LIMIT_UNITS = {"parameters": ("parameters", 1, 0), "flops": ("GFLOP", 1e9, 1), "peak_bytes": ("MiB of memory", 2**20, 0),
+                "stored_bytes": ("MiB in the store", 2**20, 1)}
+"""Field of Cost → its unit in sentences, how much of it one unit is, and the decimals shown."""
 
 
 def _norm_parameters(model: Model, norm: Norm, width: int) -> int:

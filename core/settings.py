@@ -15,8 +15,9 @@ SETTINGS: dict[str, str] = {
                         "folder",
     "DRIFTSCOPE_STORE_LIMIT": "size beyond which the oldest unpinned finished runs are removed; default: 2GiB",
     "DRIFTSCOPE_SCHEDULER": "address of an existing Dask scheduler; default: a cluster of this server's own",
-    "DRIFTSCOPE_WORKER_MEMORY": "memory of one worker; default: two fifths of the machine's",
-    "DRIFTSCOPE_WORKER_THREADS": "torch threads of one worker; default: all cores but one",
+    "DRIFTSCOPE_WORKER_MEMORY": "memory of one worker; default: a quarter of the machine's",
+    "DRIFTSCOPE_PROBE_WORKERS": "workers of the lane of probes; default: 2, or 1 on a single core",
+    "DRIFTSCOPE_WORKER_THREADS": "torch threads of one worker; default: all cores but one, shared by the probe workers",
     "DRIFTSCOPE_LIMIT_PARAMETERS": "largest model that is accepted, in parameters; default: 1e9",
     "DRIFTSCOPE_LIMIT_FLOPS": "largest estimate of operations of one request; default: 2e13",
     "DRIFTSCOPE_LIMIT_PEAK_BYTES": "largest estimate of memory of one run; default: a worker's memory less 1GiB, but "
@@ -60,14 +61,21 @@ def worker_memory() -> int:
     """Return the memory of one worker in bytes; control groups count as the machine."""
     from distributed.system import MEMORY_LIMIT
 
-    return int(_number("DRIFTSCOPE_WORKER_MEMORY", 0.4 * MEMORY_LIMIT))
+    return int(_number("DRIFTSCOPE_WORKER_MEMORY", 0.25 * MEMORY_LIMIT))
+
+
+def probe_workers() -> int:
+    """Return how many probes are computed at a time."""
+    from dask.system import CPU_COUNT
+
+    return max(1, int(_number("DRIFTSCOPE_PROBE_WORKERS", min(CPU_COUNT, 2))))
 
 
 def worker_threads() -> int:
-    """Return the torch threads of one worker: one core is left to the web server."""
+    """Return the torch threads of one worker: one core is left to the web server, the rest is shared."""
     from dask.system import CPU_COUNT
 
-    return max(1, int(_number("DRIFTSCOPE_WORKER_THREADS", CPU_COUNT - 1)))
+    return max(1, int(_number("DRIFTSCOPE_WORKER_THREADS", (CPU_COUNT - 1) // probe_workers())))
 
 
 def limits() -> dict[str, float]:

@@ -101,7 +101,10 @@ class Store:
             return connection.scalar(select(FACTS.c.value).where(FACTS.c.name == name))
 
     def ask(self, asks: Sequence[Ask], lane: str, server: str) -> list[str]:
-        """Return the run of each ask, in order; one new job takes those that nobody has computed or is computing.
+        """Return the run of each ask, in order; new jobs take those that nobody has computed or is computing.
+
+        The runs of a training are one job, whose variants step side by side; a probe is a job of its own, so that
+        several workers share a comparison.
 
         However many threads, processes and servers ask for the same key at once, one run comes of it.
         """
@@ -113,7 +116,8 @@ class Store:
             with self.database.writing(alone=True) as connection:
                 standing = _standing(connection, list(wanted))
                 missing = [ask for key, ask in wanted.items() if key not in standing]
-                standing |= _new_job(connection, missing, lane, server) if missing else {}
+                for job in [[ask] for ask in missing] if lane == "probe" else [missing] if missing else []:
+                    standing |= _new_job(connection, job, lane, server)
         return [standing[ask.key] for ask in asks]
 
     def standing(self, keys: Sequence[str]) -> dict[str, str]:

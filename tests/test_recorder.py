@@ -15,6 +15,7 @@ from torch import nn
 from core.corpus import batch as make_batch
 from core.experiment import parse
 from core.model import build
+from core.parameters import norms
 from core.recorder import Recorder, RecorderError
 from core.sites import Heads, Site
 from core.statistics import statistics_of
@@ -367,6 +368,16 @@ def test_norms_of_vanishing_and_exploding_parameters_hold(size):
         model(TOKENS)
         snapshot = recorder.snapshot(0, 0.0)
     assert snapshot.parameters["weight_norm"][place] == pytest.approx(size * math.sqrt(10 * D), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (0,), (300, 200), (700, 300), (2000, 1000)])
+def test_norms_are_those_of_float64_for_tensors_of_any_size(shape, dtype):
+    x = (torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 0.02 + 0.01).to(dtype)
+    spoilt = [torch.cat((x.flatten(), torch.tensor([value], dtype=dtype))) for value in (math.nan, math.inf)]
+    found = norms([x, x * 0, x.t() if x.ndim > 1 else x, *spoilt])
+    truth = float(x.double().norm())
+    assert found.tolist() == pytest.approx([truth, 0, truth, math.nan, math.inf], rel=2e-6, nan_ok=True)
 
 
 @pytest.mark.parametrize("scale", [1024.0, 1000.0])

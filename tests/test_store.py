@@ -100,7 +100,7 @@ def test_the_same_key_gives_the_same_run(store):
 
 
 def test_runs_of_a_job_keep_the_order_in_which_they_were_asked(store):
-    run_ids = ask(store, "z", "m", "a")
+    run_ids = ask(store, "z", "m", "a", lane="train")
     job = waiting_jobs(store, "me")[0][0]
     assert waiting_runs(store, job) == run_ids
     assert [view.queue_position for view in store.views(run_ids)] == [0, 1, 2]
@@ -233,8 +233,13 @@ def test_a_run_without_a_heartbeat_goes_back_to_the_queue(store):
     assert store.views([run_id])[0].status == "queued"
 
 
+def test_each_probe_is_a_job_of_its_own_so_that_workers_share_a_comparison(store):
+    run_ids = ask(store, "z", "m", "a")
+    assert [waiting_runs(store, job) for job, _ in waiting_jobs(store, "me")] == [[run_id] for run_id in run_ids]
+
+
 def test_a_job_that_no_worker_can_play_fails_with_the_reason(store):
-    run_ids = ask(store, "a", "b")
+    run_ids = ask(store, "a", "b", lane="train")
     claim(store, run_ids[0]).finish("done")
     fail_job(store, job_of(store, run_ids[0]), "no worker could play the job")
     assert [(run.status, run.error) for run in store.views(run_ids)] == [

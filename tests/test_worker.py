@@ -29,7 +29,7 @@ def asked(store, *documents):
     """Ask for the experiments; return the job and its runs."""
     asks = [Ask(str(number), document if isinstance(document, str) else parse(document).canonical_json())
             for number, document in enumerate(documents)]
-    run_ids = store.ask(asks, "probe", "me")
+    run_ids = store.ask(asks, "train", "me")
     return waiting_jobs(store, "me")[0][0], run_ids
 
 
