@@ -17,9 +17,10 @@ COPY core core
 COPY pages pages
 
 USER driftscope
-ENV STREAMLIT_SERVER_ADDRESS=0.0.0.0 STREAMLIT_SERVER_HEADLESS=true DRIFTSCOPE_STORE=sqlite:////data/driftscope.db
+ENV STREAMLIT_SERVER_ADDRESS=0.0.0.0 STREAMLIT_SERVER_PORT=8501 STREAMLIT_SERVER_HEADLESS=true
+ENV DRIFTSCOPE_STORE=sqlite:////data/driftscope.db
 VOLUME /data
 EXPOSE 8501
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s \
-  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
+  CMD python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:$STREAMLIT_SERVER_PORT/_stcore/health', timeout=4)"
 CMD ["streamlit", "run", "app.py"]

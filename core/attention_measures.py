@@ -73,7 +73,7 @@ class Rows:
 
 
 Pattern = Callable[[Tensor, Seen], tuple[Tensor, Tensor, Tensor]]
-"""From scores below their row's top (b, H, Q, N), which it leaves as they are: entropy, max_prob and gain, (b, H, Q)."""
+"""From scores below their row's top (b, H, Q, N), left as they are: entropy, max_prob and gain, (b, H, Q)."""
 
 
 def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
@@ -186,7 +186,7 @@ def _rows(scores: Tensor, seen: Seen, softcap: float | None, pattern: Pattern) -
 
 
 def _below_top(scores: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
-    """Return each row's largest visible score (b, H, Q, 1), and in place how far each visible one is below it, hidden 0.
+    """Return each row's largest visible score (b, H, Q, 1), and in place how far visible ones are below it, hidden 0.
 
     Arithmetic with what is kept is many times faster than a masked fill. A hidden score that is not finite spoils its
     row, but then so it does its own query's, which sees it, and with it the head.

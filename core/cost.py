@@ -88,8 +88,8 @@ def check_limits(experiments: list[Experiment], limits: Mapping[str, float]) -> 
                                   f"limit_{name}", needed=needed, limit=most)
 
 
-_LIMIT_UNITS = {"parameters": ("parameters", 1, 0), "flops": ("GFLOP", 1e9, 1), "peak_bytes": ("MiB of memory", 2**20, 0),
-                "stored_bytes": ("MiB in the store", 2**20, 1)}
+_LIMIT_UNITS = {"parameters": ("parameters", 1, 0), "flops": ("GFLOP", 1e9, 1),
+                "peak_bytes": ("MiB of memory", 2**20, 0), "stored_bytes": ("MiB in the store", 2**20, 1)}
 """Field of Cost → its unit in sentences, how much of it one unit is, and the decimals shown."""
 
 

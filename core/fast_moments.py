@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from core import fast_order, moments
+from core import fast_order, fast_tokens, moments
 from core.columns import (
     COLUMN,
     COLUMNS,
@@ -28,18 +27,14 @@ from core.columns import (
     HISTOGRAM_SPAN,
     INDEX_SPAN,
     QUANTILE_SPAN,
-    TOKEN_QUANTILES,
-    TOKEN_SPAN,
     VALUE_SPAN,
     Reading,
 )
 from core.fast_order import BITS, F64, I64, Floats
+from core.fast_tokens import Entries
 
 COMFORTABLE = (1e-12, 1e12)
 """Tensors whose largest magnitude lies outside are scaled first."""
-
-LEAST_RMS = 1e-15
-"""A token whose rms (after scaling) is below this may have lost entries to underflow."""
 
 LEAST_VARIANCE = 1e-2
 """Share of the mean square that the variance must have, for Σx² in the entries' own dtype to give it."""
@@ -60,7 +55,7 @@ def row(x: Floats, reading: Reading) -> F64:
         if math.isfinite(low) and math.isfinite(high):
             entries = _entries(out, x, low, high, reading.tokens)
             if reading.tokens:
-                _tokens(out, entries, reading.lengths)
+                fast_tokens.write(out, entries, reading.lengths)
         else:
             _finite_part(out, x, reading)
     if reading.full:
@@ -78,27 +73,7 @@ def norm(x: Floats) -> float:
     return math.sqrt(float(_square_sums(_lanes(x, tokens=False)).sum(dtype=np.float64))) if x.size else 0.0
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def cosines(x: Floats, y: Floats) -> Floats | None:
-    """Return cos(x, y) of each row of x, y (R, W), (R,); None where a norm is too small or large to be taken so."""
-    squares = np.vecdot(x, x), np.vecdot(y, y)
-    least = LEAST_RMS**2 * x.shape[-1]
-    if not all(least < square.min() and square.max() < 1 / least for square in squares):
-        return None
-    result: Floats = np.vecdot(x, y) / (np.sqrt(squares[0]) * np.sqrt(squares[1]))
-    return result
-
-
-class _Entries(NamedTuple):
-    """Finite entries (R, W), the same times `factor`, a power of two, and Σx² of each lane (row, if tokens)."""
-
-    raw: Floats
-    x: Floats
-    factor: float
-    squares: Floats
-
-
-def _entries(out: F64, x: Floats, low: float, high: float, tokens: bool) -> _Entries:
+def _entries(out: F64, x: Floats, low: float, high: float, tokens: bool) -> Entries:
     """Write n_zero … std of finite entries."""
     size = max(high, -low)
     factor = _factor(size, x.dtype)
@@ -112,7 +87,7 @@ def _entries(out: F64, x: Floats, low: float, high: float, tokens: bool) -> _Ent
     std = 0.0 if low == high else math.sqrt(variance)
     mean = low * factor if low == high else mean
     out[COLUMN["n_zero"]: COLUMN["std"] + 1] = (*_counts(x, size), low, high, mean / factor, std / factor)
-    return _Entries(x, scaled, factor, squares)
+    return Entries(x, scaled, factor, squares)
 
 
 def _shifted(x: Floats, near: float, tokens: bool) -> tuple[float, float]:
@@ -190,101 +165,13 @@ def _finite_part(out: F64, x: Floats, reading: Reading) -> None:
     _entries(out, known[None], float(known.min()), float(known.max()), tokens=False)
     whole: NDArray[np.bool_] = np.asarray(finite.all(1))
     if reading.tokens and finite[~whole].any():
-        _general_tokens(out, x, reading.lengths, rms=True)
+        fast_tokens.write_general(out, x, reading.lengths, rms=True)
     elif reading.tokens:
         kept = x[whole]
         factor = _factor(float(np.abs(kept).max()), x.dtype)
         scaled = kept * x.dtype.type(factor)
-        _tokens(out, _Entries(kept, scaled, factor, np.vecdot(scaled, scaled)), _lengths_of(reading.lengths, whole))
-
-
-def _lengths_of(lengths: tuple[int, ...], kept: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return how many of the `kept` tokens, (R,), each sequence has."""
-    sequence = np.repeat(np.arange(len(lengths)), lengths)
-    return tuple(np.bincount(sequence[kept], minlength=len(lengths)).tolist()) if lengths else ()
-
-
-def _tokens(out: F64, entries: _Entries, lengths: tuple[int, ...]) -> None:
-    """Write token_rms and token_cosine of finite tokens."""
-    x, factor, squares = entries.x, entries.factor, entries.squares
-    rms = np.sqrt(squares / x.dtype.type(x.shape[-1]))
-    ordered: Floats = np.sort(rms)
-    if ordered[0] < LEAST_RMS:
-        return _uneven_tokens(out, entries, rms, lengths)
-    out[TOKEN_SPAN] = _quantiles(ordered, factor)
-    if lengths:
-        out[COLUMN["token_cosine"]] = _cosine(x, squares, lengths)
-    return None
-
-
-def _uneven_tokens(out: F64, entries: _Entries, rms: Floats, lengths: tuple[int, ...]) -> None:
-    """Write them where some tokens are too small for the squares of their dtype, or zero."""
-    small = rms < LEAST_RMS
-    per_token = rms.astype(np.float64) / entries.factor
-    per_token[small] = _small_rms(entries.raw[small])
-    out[TOKEN_SPAN] = _quantiles(np.sort(per_token), 1.0)
-    directed = per_token > 0
-    if lengths and (small & directed).any():
-        _general_tokens(out, entries.raw, lengths, rms=False)
-    elif lengths:
-        kept = _lengths_of(lengths, directed)
-        out[COLUMN["token_cosine"]] = _cosine(entries.x[directed], entries.squares[directed], kept)
-
-
-def _quantiles(ordered: Floats, factor: float) -> tuple[float, ...]:
-    """Return TOKEN_QUANTILES of ascending values, divided by `factor`."""
-    return tuple((ordered.item(below) * (1 - weight) + ordered.item(above) * weight) / factor
-                 for below, above, weight in _token_ranks(len(ordered)))
-
-
-@lru_cache(maxsize=64)
-def _token_ranks(count: int) -> tuple[tuple[int, int, float], ...]:
-    return tuple(zip(*(part.tolist() for part in fast_order.ranks(TOKEN_QUANTILES, count)), strict=True))
-
-
-def _small_rms(x: Floats) -> F64:
-    """Return √(mean x²) of tokens whose squares are too small for their dtype."""
-    wide = x.astype(np.float64)
-    size = np.abs(wide).max(1, keepdims=True)
-    size[size == 0] = 1
-    rms: F64 = np.sqrt(np.mean((wide / size) ** 2, 1)) * size[:, 0]
-    return rms
-
-
-def _general_tokens(out: F64, x: Floats, lengths: tuple[int, ...], rms: bool) -> None:
-    """Write the token measures the general way."""
-    measured = moments.row(torch.from_numpy(x), Reading(full=False, tokens=True, lengths=lengths)).numpy()
-    place = COLUMN["token_cosine"]
-    out[place] = measured[place]
-    if rms:
-        out[TOKEN_SPAN] = measured[TOKEN_SPAN]
-
-
-def _cosine(x: Floats, squares: Floats, lengths: tuple[int, ...]) -> float:
-    """Return the mean cosine of pairs of different tokens of one sequence, all of which have a direction."""
-    pairs = _pairs(lengths)
-    if not pairs:
-        return math.nan
-    sums = _direction_sums(x, 1 / np.sqrt(squares), lengths).reshape(-1)  # Σ_t x_t/‖x_t‖ of every sequence
-    return (float(np.dot(sums, sums)) - len(x)) / pairs
-
-
-@lru_cache(maxsize=64)
-def _pairs(lengths: tuple[int, ...]) -> int:
-    """Return the ordered pairs of different tokens of one sequence."""
-    return sum(length * (length - 1) for length in lengths)
-
-
-def _direction_sums(x: Floats, weights: Floats, lengths: tuple[int, ...]) -> Floats:
-    """Return Σ_t x_t/‖x_t‖ of each sequence that has tokens, (B, W)."""
-    if len(set(lengths)) == 1:
-        shape = (len(lengths), lengths[0])
-        left, right = torch.from_numpy(weights).view(shape[0], 1, shape[1]), torch.from_numpy(x).view(*shape, -1)
-        sums: Floats = torch.bmm(left, right).squeeze(1).numpy()
-        return sums
-    starts: I64 = np.cumsum((0, *lengths[:-1]))[np.asarray(lengths) > 0]
-    pooled: Floats = np.add.reduceat(x * weights[:, None], starts, axis=0)
-    return pooled
+        entries = Entries(kept, scaled, factor, np.vecdot(scaled, scaled))
+        fast_tokens.write(out, entries, fast_tokens.lengths_of(reading.lengths, whole))
 
 
 def _sampled(out: F64, x: Floats, reading: Reading) -> None:

@@ -226,14 +226,16 @@ def _kurtosis(ordered: Tensor, work: torch.dtype) -> Tensor:
 
 def _histogram(ordered: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """Return the counts of HISTOGRAM_BINS, (279,), of ascending entries, the first and last of them ±Inf."""
-    exponents = torch.arange(HISTOGRAM_LOW + 1, HISTOGRAM_HIGH + 1, dtype=torch.float64)
-    edges = torch.exp2(exponents).to(ordered.dtype).to(ordered.device)  # (276,), exact powers of two
+    edges = constant(_EDGES, ordered.dtype, ordered.device)  # (276,)
     zero, n = ordered.new_zeros(1), ordered.numel()
     positive = torch.cat((torch.searchsorted(ordered, zero, right=True), torch.searchsorted(ordered, edges),
                           (n - after).reshape(1)))
     negative = torch.cat((torch.searchsorted(ordered, zero), torch.searchsorted(ordered, -edges, right=True),
                           before.reshape(1)))
     return torch.cat((positive.diff() - negative.diff(), positive[:1] - negative[:1], (before + after).reshape(1)))
+
+
+_EDGES = tuple(2.0**exponent for exponent in range(HISTOGRAM_LOW + 1, HISTOGRAM_HIGH + 1))
 
 
 def _outliers(x: Tensor, ordered: Tensor, count: Tensor, reading: Reading, work: torch.dtype) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """The measures of parameter tensors: how large they are, and how large their gradients.
 
-One transfer for all of them on a GPU that holds them. A norm that float32 lost to overflow or underflow is taken again in float64. The
-file knows tensors by name; it does not know optimizers, and takes update_ratio from none.
+One transfer for all of them on a GPU that holds them. A norm that float32 lost to overflow or underflow is taken again
+in float64. The file knows tensors by name; it does not know optimizers, and takes update_ratio from none.
 
 Shapes: P parameters.
 """

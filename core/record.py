@@ -23,7 +23,7 @@ from core.rows import RealTokens
 from core.sites import Heads
 from core.statistics import cosine_of, histogram_of, named, row_of
 from core.trace import Layout, NonFinite, Outlier, Snapshot
-from core.vocabulary import HEAD_MEASURES, SITES, TOKEN_SHAPES
+from core.vocabulary import HEAD_MEASURES, SITES, STATISTICS, TOKEN_SHAPES
 
 F64 = NDArray[np.float64]
 FORWARD, GRADIENT = "forward", "gradient"
@@ -77,12 +77,14 @@ class Record:
         """Return the snapshot of the step; gradients are empty when none was observed."""
         tables = {direction: _fetched(rows, len(self.sites)) for direction, rows in self._rows.items()}
         seen = {name: tables[direction] for name, direction in _GROUPS.items() if self._rows[direction]}
-        groups = {name: named(table, self.full) for name, table in seen.items()}
-        activations = groups.get("activations") or named(tables[FORWARD], self.full)
+        activations, gradients = (
+            {statistic: values for statistic, values in named(tables[direction], self.full).items()
+             if getattr(STATISTICS[statistic], direction)} for direction in (FORWARD, GRADIENT))
         activations["layer_cosine"] = self._layer_cosine()
         activations["branch_ratio"] = self._branch_ratio(activations["rms"], residual)
         return Snapshot(
-            step=step, loss=loss, layout=layout, activations=activations, gradients=groups.get("gradients", {}),
+            step=step, loss=loss, layout=layout, activations=activations,
+            gradients=gradients if self.has(GRADIENT) else {},
             heads=self._head_table(layout), parameters=dict(parameters.statistics),
             totals={"grad_total_norm": parameters.grad_total_norm},
             histograms={name: histogram_of(table) for name, table in seen.items()} if self.full else {},

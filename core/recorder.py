@@ -31,10 +31,9 @@ from core.parameters import layer_of, parameter_measures
 from core.record import FORWARD, GRADIENT, Record
 from core.rows import RealTokens
 from core.sites import Heads, sites_of
+from core.statistics import is_full
 from core.trace import Layout, Snapshot
 from core.vocabulary import SITES
-
-DETAILS = {"standard": False, "full": True}
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 
@@ -54,7 +53,7 @@ class Recorder:
 
     def __init__(self, model: nn.Module, detail: str = "full", gradients: bool | None = None,
                  residual: bool = True) -> None:
-        self._full = _full(detail)
+        self._full = is_full(detail)
         self._model, self._gradients, self._residual = model, gradients, residual
         modules = dict(model.named_modules())
         _check_readable(modules)
@@ -109,7 +108,7 @@ class Recorder:
         self._clear()
         self._loss_scale = loss_scale
         causal = {layer: heads.causal for layer, heads in self._attentions.items()}
-        full = self._full if detail is None else _full(detail)
+        full = self._full if detail is None else is_full(detail)
         self._record = Record(self._sites, causal, full, RealTokens(mask))
 
     def snapshot(self, step: int, loss: float) -> Snapshot:
@@ -242,12 +241,6 @@ _NOTHING = nullcontext()
 def _queries_keys(q: Tensor, k: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the arguments of Heads.forward, however they were given."""
     return q, k, mask
-
-
-def _full(detail: str) -> bool:
-    if detail not in DETAILS:
-        raise ValueError(f'detail is "{detail}"; allowed: {", ".join(DETAILS)}')
-    return DETAILS[detail]
 
 
 def _depth(modules: Iterable[str]) -> int:

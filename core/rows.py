@@ -87,7 +87,7 @@ class RealTokens:
     def _kept(self, key: object, device: torch.device, make: Callable[[], NDArray[np.int64] | None]) -> Tensor:
         """Return an index on `device`, made once a step."""
         if (key, device) not in self._indices:
-            self._indices[key, device] = torch.from_numpy(make()).to(device)
+            self._indices[key, device] = torch.from_numpy(make()).to(device, non_blocking=True)
         return self._indices[key, device]
 
     def _check(self, x: Tensor, tokens: tuple[int, ...]) -> None:

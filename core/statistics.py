@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core import fast_moments, moments
+from core import fast_moments, fast_tokens, moments
 from core.columns import COLUMN, HISTOGRAM_SPAN, N_STANDARD, QUANTILES, TOKEN_QUANTILES, Reading
 from core.vocabulary import HISTOGRAM_BINS, STATISTICS
 
@@ -45,7 +45,7 @@ def cosine_of(x: Tensor, y: Tensor) -> Tensor | float:
     x, y = x.detach().to(wide), y.detach().to(wide)
     if x.device.type != "cpu":
         return moments.mean_cosine(x, y)
-    quick = fast_moments.cosines(x.contiguous().numpy(), y.contiguous().numpy()) if x.numel() else None
+    quick = fast_tokens.cosines(x.contiguous().numpy(), y.contiguous().numpy()) if x.numel() else None
     return float(moments.mean_cosine(x, y)) if quick is None else float(quick.mean(dtype=np.float64))
 
 
@@ -68,17 +68,27 @@ def histogram_of(rows: F64) -> NDArray[np.int64]:
     return np.nan_to_num(rows[:, HISTOGRAM_SPAN]).astype(np.int64)
 
 
+def is_full(detail: str) -> bool:
+    """Say whether `detail` is full. Errors: ValueError when it is neither that nor standard."""
+    if detail not in DETAILS:
+        raise ValueError(f'detail is "{detail}"; allowed: {", ".join(DETAILS)}')
+    return DETAILS[detail]
+
+
+DETAILS = {"standard": False, "full": True}
+
+
 def statistics_of(x: Tensor | NDArray[np.generic], detail: str = "full", tokens: bool = False) -> dict[str, float]:
     """Return every statistic of one tensor by name, with ``log2_hist[…]`` by bin in detail full.
 
-    `x`: any shape; with `tokens`, its last axis holds the features of a token and its last but one the tokens of a
-    sequence (…, T, D), and token_rms and token_cosine are given as well. Definitions: docs and STATISTICS.
-    Errors: TypeError for entries that are not real floating numbers; KeyError for another detail.
+    `x`: any shape, a tensor or an array; with `tokens`, its last axis holds the features of a token and its last but
+    one the tokens of a sequence (…, T, D), and token_rms and token_cosine are given as well.
+    Errors: TypeError for entries that are not real floating numbers; ValueError for another detail.
     """
-    tensor = torch.as_tensor(x)
+    tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
     if not tensor.is_floating_point():
         raise TypeError(f"statistics are taken of real floating numbers; this tensor holds {tensor.dtype}")
-    full = {"standard": False, "full": True}[detail]
+    full = is_full(detail)
     lengths = (tensor.shape[-2],) * (tensor[..., 0, 0].numel()) if tokens and tensor.ndim > 1 else ()
     shape = (-1, tensor.shape[-1]) if tokens else (1, tensor.numel())
     row = np.asarray(torch.as_tensor(row_of(tensor.reshape(shape), Reading(full, tokens, lengths))).cpu())[None]

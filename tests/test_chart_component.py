@@ -1,3 +1,5 @@
+"""The chart component in a real browser: what survives new numbers, a new theme, a new language."""
+
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Figures: lines, gaps and their marks, axis ranges, references, names."""
+
 import base64
 import json
 import subprocess

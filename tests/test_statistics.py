@@ -146,6 +146,17 @@ def test_a_tensor_without_entries_has_counts_of_zero_and_nothing_else():
     assert sum(value for name, value in found.items() if name.startswith("log2_hist")) == 0
 
 
+def test_arrays_that_cannot_be_written_to_are_measured_too():
+    x = normal(4, 4)
+    x.flags.writeable = False
+    assert statistics_of(x[::-1])["max"] == x.max()
+
+
+def test_another_detail_is_refused_with_a_sentence():
+    with pytest.raises(ValueError, match='detail is "some"; allowed: standard, full'):
+        statistics_of(np.zeros(3), "some")
+
+
 def test_integers_are_refused_with_a_sentence():
     with pytest.raises(TypeError, match=r"of real floating numbers; this tensor holds torch.int64"):
         statistics_of(torch.arange(3))

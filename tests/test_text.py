@@ -1,3 +1,5 @@
+"""Words: the same keys and placeholders in every language, and every key that a page uses exists."""
+
 import ast
 import re
 from pathlib import Path

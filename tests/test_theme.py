@@ -1,3 +1,5 @@
+"""Looks: colours that stay apart for everybody, on both backgrounds."""
+
 import numpy as np
 import pytest
 

@@ -170,5 +170,5 @@ def _changes(codes: list[str], t: Words) -> dict[str, Any]:
 def named(variants: Sequence[Variant], t: Words) -> list[Variant]:
     """Return the variants with names: the values of the fields in which they differ."""
     changed = list(dict.fromkeys(path for one in variants for path in one.changes)) or ["model.norm"]
-    return [replace(one, name=" · ".join(fields.spoken_alone(path, one.experiment.paths()[path], t)
-                                         for path in changed)) for one in variants]
+    return [replace(one, name=" · ".join(fields.spoken(code, t) for code in fields.codes(
+        {path: one.experiment.paths()[path] for path in changed}))) for one in variants]

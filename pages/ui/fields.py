@@ -129,16 +129,14 @@ def all_codes() -> tuple[str, ...]:
 
 
 def spoken(code: str, t: Words) -> str:
-    """Say a change: ``norm=none`` → Norm: no norm; what names no field is said as it is."""
+    """Say a change so that it is understood alone: a name of its own (``norm=none`` → no norm), else with its field.
+
+    What names no field is said as it is.
+    """
     name, _, value = code.partition("=")
+    if f"{name}.{value}" in t:
+        return t(f"{name}.{value}")
     return f"{t(f'field.{name}')}: {spoken_value(name, t)(value)}" if f"field.{name}" in t else code
-
-
-def spoken_alone(path: str, value: Any, t: Words) -> str:
-    """Say a field's value so that it is understood alone: a name of its own, else with the field's label."""
-    name = path.partition(".")[2]
-    alone = isinstance(value, str) and f"{name}.{value}" in t
-    return t(f"{name}.{value}") if alone else spoken(codes({path: value})[0], t)
 
 
 def spoken_value(name: str, t: Words) -> Callable[[str], str]:
