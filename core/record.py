@@ -33,7 +33,7 @@ BRANCHES: dict[str, tuple[str, ...]] = {"attn_out": ("resid_pre",), "mlp_out": (
 
 
 class Record:
-    """One step. `sites`: (layer, name) of each row; `causal`: by layer; `residual`: branches are added to a stream."""
+    """One step. `sites`: (layer, name) of each row; `causal`: by layer; `full`: its detail; `tokens`: the real ones."""
 
     def __init__(self, sites: Sequence[tuple[int, str]], causal: Mapping[int, bool], full: bool,
                  tokens: RealTokens) -> None:
@@ -74,7 +74,10 @@ class Record:
 
     def snapshot(self, step: int, loss: float, layout: Layout, parameters: ParameterMeasures,
                  residual: bool) -> Snapshot:
-        """Return the snapshot of the step; gradients are empty when none was observed."""
+        """Return the snapshot of the step; gradients are empty when none was observed.
+
+        `residual`: branches are added to a stream, so that branch_ratio is defined.
+        """
         tables = {direction: _fetched(rows, len(self.sites)) for direction, rows in self._rows.items()}
         seen = {name: tables[direction] for name, direction in _GROUPS.items() if self._rows[direction]}
         activations, gradients = (

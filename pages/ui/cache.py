@@ -14,6 +14,7 @@ import streamlit as st
 from core import service
 from core.cost import Cost, cost
 from core.experiment import Experiment
+from core.settings import probe_workers
 from core.store import RunView
 from core.trace import Trace
 from pages.ui.link import Variant
@@ -58,7 +59,7 @@ def must_ask(experiments: Sequence[Experiment]) -> bool:
     missing = service.missing(experiments)
     agreed: set[str] = st.session_state.setdefault(AGREED, set())
     unknown = [experiment for experiment in missing if experiment.canonical_json() not in agreed]
-    return bool(unknown) and estimate(unknown).seconds > AUTOMATIC_S
+    return bool(unknown) and estimate(unknown).seconds / min(len(unknown), probe_workers()) > AUTOMATIC_S
 
 
 def agree(experiments: Sequence[Experiment]) -> None:

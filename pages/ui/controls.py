@@ -132,7 +132,8 @@ def _take_preset() -> None:
     """Let every dial and setting jump to the chosen preset."""
     last: View = st.session_state[VIEW]
     name = st.session_state["preset"]
-    _fill(View(name, preset(name), last.variants, last.shown), force=True)
+    untouched = last.variants == link.default_variants(last.preset)
+    _fill(View(name, preset(name), link.default_variants(name) if untouched else last.variants, last.shown), force=True)
 
 
 def _add() -> None:

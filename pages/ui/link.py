@@ -39,7 +39,8 @@ MAX_BYTES = 65_536
 """An unpacked parameter larger than this is refused: links come from strangers."""
 
 DEFAULT_PRESET = "pre_layernorm"
-DEFAULT_VARIANTS: tuple[Changes, ...] = ({"model.norm": "none"}, {"model.norm": "rmsnorm"})
+COMPARED_NORMS = ("layernorm", "none", "rmsnorm")
+"""What a preset is compared with by default: the others of these."""
 
 SHOWN: dict[str, tuple[str, ...]] = {
     "site": tuple(SITES),
@@ -81,8 +82,13 @@ class View:
 
     preset: str = DEFAULT_PRESET
     base: Experiment = field(default_factory=lambda: preset(DEFAULT_PRESET))
-    variants: tuple[Changes, ...] = DEFAULT_VARIANTS
+    variants: tuple[Changes, ...] = field(default_factory=lambda: default_variants(DEFAULT_PRESET))
     shown: Mapping[str, str] = field(default_factory=lambda: dict(SHOWN_DEFAULTS))
+
+
+def default_variants(name: str) -> tuple[Changes, ...]:
+    """Return what the preset called `name` is compared with."""
+    return tuple({"model.norm": norm} for norm in COMPARED_NORMS if norm != preset(name).model.norm)
 
 
 def write(view: View) -> dict[str, str]:
@@ -92,7 +98,7 @@ def write(view: View) -> dict[str, str]:
     query = {"preset": view.preset} if view.preset != DEFAULT_PRESET else {}
     query |= {dial: str(changes.pop(path)) for dial, path in DIALS.items() if path in changes}
     rest: dict[str, Any] = {"base": changes} if changes else {}
-    if view.variants != DEFAULT_VARIANTS:
+    if view.variants != default_variants(view.preset):
         rest["variants"] = [dict(variant) for variant in view.variants]
     if rest:
         query["x"] = pack(rest)
@@ -109,7 +115,7 @@ def read(query: Mapping[str, str]) -> tuple[View, list[Notice]]:
             base = _changed(base, {path: _dial_value(query[dial], dial)}, _dial_notice(query[dial], dial), notices)
     packed = _unpacked(query.get("x"), notices)
     base = _apply_each(base, packed.get("base"), notices)
-    variants = DEFAULT_VARIANTS if "variants" not in packed else _variants(base, packed["variants"], notices)
+    variants = _variants(base, packed["variants"], notices) if "variants" in packed else default_variants(name)
     shown = {key: _choice(query, key, values, SHOWN_DEFAULTS[key], notices) for key, values in SHOWN.items()}
     return View(name, base, variants, shown), notices
 
