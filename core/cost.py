@@ -18,8 +18,8 @@ from core.vocabulary import HISTOGRAM_BINS, SITES, STATISTICS
 BYTES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 NORMS_PER_SUBLAYER = {"pre": 1, "post": 1, "branch": 1, "sandwich": 2}
 SUBLAYERS = {"both": ("attention", "mlp"), "attention": ("attention",), "mlp": ("mlp",)}
-FLOPS_PER_SECOND = 6e10
-SECONDS_PER_LAYER = 0.025
+FLOPS_PER_SECOND = {"float32": 6e10, "bfloat16": 6e10, "float16": 5e9, "float64": 3e10}
+SECONDS_PER_LAYER = 0.02
 """What one core computes, and how long recording one layer in detail full takes it: measured on a small server, they
 only decide whether a page runs at once or asks first."""
 
@@ -53,7 +53,7 @@ def cost(experiment: Experiment) -> Cost:
     weights = count * copies * max(4, BYTES[protocol.dtype])
     recorded = steps if protocol.record_every == "log" else protocol.steps // protocol.record_every + 1
     flops = 3.0 * matrix_flops * steps
-    seconds = flops / FLOPS_PER_SECOND + recorded * model.n_layers * SECONDS_PER_LAYER
+    seconds = flops / FLOPS_PER_SECOND[protocol.dtype] + recorded * model.n_layers * SECONDS_PER_LAYER
     return Cost(count, flops, activations + weights, recorded * _snapshot_bytes(model), seconds)
 
 

@@ -24,7 +24,8 @@ st.caption(t("home.figure_lead"))
 try:
     measured = cache.measure(controls.named(link.compared(View())[0], t))
     profile.watch(measured, t)
-    profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=430)
+    if any(one.trace for one in measured):
+        profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=430)
 except ExperimentError as error:
     st.error(explain.refused(error, t), icon=":material/block:")
 reading, story = st.columns(2, gap="large")

@@ -22,6 +22,9 @@ from pages.ui.text import Words
 
 WATCH_S = 0.5
 
+DRAWN = "profile.drawn"
+"""What was drawn last; it stays on screen while nothing newer is finished."""
+
 
 def compare(variants: Sequence[Variant], shown: Mapping[str, str], t: Words) -> None:
     """Measure the variants and draw everything about them.
@@ -34,10 +37,15 @@ def compare(variants: Sequence[Variant], shown: Mapping[str, str], t: Words) -> 
         return
     measured = cache.measure(variants)
     watch(measured, t)
-    draw(measured, shown, t, key="drift.profile")
-    with_trace = [one for one in measured if one.trace]
-    if with_trace:
-        say(with_trace, shown, t)
+    finished = [one for one in measured if one.trace]
+    drawn = finished or st.session_state.get(DRAWN, [])
+    if drawn:
+        draw(drawn, shown, t, key="drift.profile")
+    if finished:
+        st.session_state[DRAWN] = finished
+        say(finished, shown, t)
+    elif drawn:
+        st.caption(t("drift.previous"))
 
 
 def watch(measured: Sequence[Measured], t: Words) -> None:
