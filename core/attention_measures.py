@@ -3,8 +3,8 @@
 No T×T tensor is ever held for long T: scores are made and reduced PIECE at a time, whatever B, H and T. p is a query's
 pattern over its n visible keys. A query that is padding, or sees nothing (n = 0), is left out; one that sees a single
 key (n = 1) carries no choice and counts for entropy and max_prob only. A head with a score that is not finite has NaN.
-score_absmax and qk_cosine are over all visible pairs of real queries, q_rms and k_rms over real tokens. The file does
-not know models or hooks.
+score_absmax and qk_cosine are over the visible pairs of the queries that have a choice, q_rms and k_rms over real
+tokens. The file does not know models or hooks.
 
 Shapes: B batch, H heads, T queries, N keys, K head dimension; G×Q×N one piece of scores, G = batch slice × H.
 """
@@ -59,6 +59,9 @@ class Seen:
 MEANS: dict[str, int] = {"entropy": 1, "max_prob": 1, "entropy_norm": 2, "saturated_frac": 2, "softmax_gain": 2,
                          "score_std": 2}
 """The measures that are means over queries → the least number of visible keys of a query that counts."""
+
+CHOICE = list(MEANS).index("score_std")
+"""Which of MEANS takes the queries that have a choice."""
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,13 @@ class _Sums:
         values = torch.stack((rows.entropy, rows.max_prob, rows.entropy / seen.n.log(), saturated, rows.gain, rows.std))
         self.sums += torch.where(seen.chosen, values, 0).sum((1, 3))  # values: (6, b, H, Q)
         self.queries += seen.chosen.sum((1, 3)) * (values.shape[1] // seen.chosen.shape[1])
-        largest = torch.where(seen.chosen[0], rows.absmax, 0).amax((0, 2))
+        largest = torch.where(seen.chosen[CHOICE], rows.absmax, 0).amax((0, 2))
         self.absmax = torch.maximum(self.absmax, largest)
 
     def measures(self) -> Tensor:
         """Return entropy … softmax_gain in the order of HEAD_MEASURES, (7, H)."""
         found = dict(zip(MEANS, self.sums / self.queries, strict=True))
-        found["score_absmax"] = torch.where((self.queries[0] > 0) & self.absmax.isfinite(), self.absmax, math.nan)
+        found["score_absmax"] = torch.where((self.queries[CHOICE] > 0) & self.absmax.isfinite(), self.absmax, math.nan)
         return torch.stack([found[name] for name in HEAD_MEASURES if name in found])
 
 
@@ -255,7 +258,15 @@ def _alignment(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tenso
     scale = norms.amax(2, keepdim=True).clamp(min=torch.finfo(norms.dtype).tiny)
     tokens = norms.new_full((), norms.shape[2]) if mask is None else mask.sum()
     rms = torch.linalg.vector_norm(norms / scale, dim=2) * scale.squeeze(2) / (tokens * q.shape[-1]).sqrt()
+    queries = queries * _has_choice(q, mask, causal)
     return torch.cat((rms, _pair_cosine(u, queries, w, keys, causal).to(rms.dtype)[None]))
+
+
+def _has_choice(q: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Return which tokens see two keys or more, (B, 1, T)."""
+    real = q.new_ones(q.shape[0], q.shape[2], dtype=torch.int64) if mask is None else mask.long()
+    n = real.cumsum(1) if causal else real.sum(1, keepdim=True).expand_as(real)
+    return (n >= 2)[:, None]
 
 
 def _pair_cosine(u: Tensor, queries: Tensor, w: Tensor, keys: Tensor, causal: bool) -> Tensor:
@@ -267,4 +278,4 @@ def _pair_cosine(u: Tensor, queries: Tensor, w: Tensor, keys: Tensor, causal: bo
     count = keys.to(w.dtype)
     w = w.cumsum(2) if causal else w.sum(2, keepdim=True)
     count = count.cumsum(2) if causal else count.sum(2, keepdim=True)
-    return (u * w).sum(3).sum((0, 2)) / (count * queries).sum((0, 2))
+    return ((u * w).sum(3) * queries).sum((0, 2)) / (count * queries).sum((0, 2))

@@ -33,11 +33,13 @@ SAFE = (1e-13, 1e17)
 class ParameterMeasures:
     """`statistics`: name → (P,), NaN where there is no gradient; `grad_total_norm`: √Σ param_grad_norm².
 
-    `non_finite`: position of the first parameter with a gradient that is not finite, and its kind (nan or inf).
+    `observed`: whether a gradient is there, (P,). `non_finite`: position of the first parameter with a gradient that is
+    not finite, and its kind (nan or inf).
     """
 
     statistics: Mapping[str, F64]
     grad_total_norm: float
+    observed: NDArray[np.bool_]
     non_finite: tuple[int, str] | None
 
 
@@ -64,7 +66,8 @@ def parameter_measures(parameters: Sequence[Tensor], loss_scale: float = 1.0) ->
     with np.errstate(all="ignore"):
         rms = weights / np.sqrt(sizes)
     measured = {"weight_norm": weights, "weight_rms": rms, "param_grad_norm": grads}
-    return ParameterMeasures(measured, _together(grads[seen]), first)
+    observed = np.array([parameter.grad is not None for parameter in parameters], bool)
+    return ParameterMeasures(measured, _together(grads[seen]), observed, first)
 
 
 def norms(tensors: Sequence[Tensor]) -> F64:

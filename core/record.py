@@ -89,7 +89,7 @@ class Record:
             step=step, loss=loss, layout=layout, activations=activations,
             gradients=gradients if self.has(GRADIENT) else {},
             heads=self._head_table(layout), parameters=dict(parameters.statistics),
-            totals={"grad_total_norm": parameters.grad_total_norm},
+            totals={"grad_total_norm": parameters.grad_total_norm}, grad_observed=parameters.observed,
             histograms={name: histogram_of(table) for name, table in seen.items()} if self.full else {},
             outliers=self._outliers(tables[FORWARD]) if self.full else (),
             non_finite=self._non_finite(step, loss, layout, tables, parameters),

@@ -121,8 +121,8 @@ def head(scores: np.ndarray, visible: np.ndarray, softcap: float | None = None,
             entropy = float(-sum(value * np.log(value) for value in p if value > 0))
             rows["entropy"].append(entropy)
             rows["max_prob"].append(float(p.max()))
-            rows["score_absmax"].append(float(abs(raw).max()))
             if n > 1:
+                rows["score_absmax"].append(float(abs(raw).max()))
                 rows["entropy_norm"].append(entropy / math.log(n))
                 rows["saturated_frac"].append(float(p.max() > 0.99))
                 rows["score_std"].append(float(np.sqrt(((raw - raw.mean()) ** 2).mean())))

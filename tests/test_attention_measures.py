@@ -34,6 +34,7 @@ def expected(q, k, mask, rule):
     visible = real[:, :, None] & real[:, None, :]
     if rule.causal:
         visible &= np.tri(length, dtype=bool)
+    choices = visible & (visible.sum(2, keepdims=True) > 1)
     found = {name: [] for name in HEAD_MEASURES}
     for head in range(heads):
         scores = np.einsum("bqk,bnk->bqn", q[:, head], k[:, head]) * rule.scale
@@ -41,7 +42,7 @@ def expected(q, k, mask, rule):
             found[name].append(value)
         found["q_rms"].append(math.sqrt((q[:, head][real] ** 2).sum() / real.sum() / width))
         found["k_rms"].append(math.sqrt((k[:, head][real] ** 2).sum() / real.sum() / width))
-        pairs = [naive.cosine(q[b, head, i], k[b, head, j]) for b, i, j in np.argwhere(visible)
+        pairs = [naive.cosine(q[b, head, i], k[b, head, j]) for b, i, j in np.argwhere(choices)
                  if naive.has_direction(q[b, head, i]) and naive.has_direction(k[b, head, j])]
         found["qk_cosine"].append(float(np.mean(pairs)) if pairs else math.nan)
     return found
