@@ -111,8 +111,6 @@ def outliers(x: Floats, sample: Floats, histogram: F64, size: float) -> tuple[fl
     sizes = np.abs(sample)
     median = float(np.median(sizes[sizes > 0] if leave_out else sizes))
     flat = np.abs(x.reshape(-1))
-    flat = np.where(np.isfinite(flat), flat, 0)
-    kept = min(OUTLIERS, flat.size)
-    top = np.argpartition(flat, flat.size - kept)[flat.size - kept:]
-    top = top[np.argsort(-flat[top], kind="stable")]
-    return median, top[flat[top] >= OUTLIER_RATIO * median]
+    found = np.flatnonzero((flat >= OUTLIER_RATIO * median) & (flat < np.inf))
+    largest_first = np.argsort(-flat[found], kind="stable")
+    return median, found[largest_first[:OUTLIERS]]

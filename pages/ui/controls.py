@@ -74,8 +74,11 @@ def variants(t: Words) -> tuple[Changes, ...]:
 
 
 def settings(t: Words) -> None:
-    """Draw all other fields, folded away: a tab a part, a widget a field."""
-    with st.expander(t("drift.settings"), icon=":material/tune:"):
+    """Draw all other fields, folded away: a tab a part, a widget a field. Folded, they cost a visit nothing."""
+    fold = st.expander(t("drift.settings"), icon=":material/tune:", key="settings", on_change="rerun")
+    if not fold.open:
+        return
+    with fold:
         tabs = st.tabs([t(f"part.{part}") for part in Experiment.model_fields])
         for part, tab in zip(Experiment.model_fields, tabs, strict=True):
             columns = tab.columns(4)
