@@ -151,3 +151,12 @@ def test_charts_theme_and_text_load_neither_streamlit_nor_torch(module: str) -> 
     code = f"import sys, pages.ui.{module}; print([m for m in ('streamlit', 'torch') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_lines_of_one_colour_and_dash_carry_their_names():
+    def one(name, norm):
+        return charts.Series(name, np.arange(3), np.array([1.0, 2.0, np.nan]), theme.style(norm))
+
+    figure = charts.profile([one("a", "none"), one("b", "none"), one("c", "rmsnorm")], frame(), T)
+    lines = [trace for trace in figure.data if trace.yaxis != "y2"]
+    assert [list(line.text or ()) for line in lines] == [["", "a ", ""], ["", "b ", ""], []]

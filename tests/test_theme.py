@@ -76,3 +76,9 @@ def test_a_norm_that_is_not_ours_gets_the_neutral_look() -> None:
 
 def test_norm_none_has_no_placement_to_show() -> None:
     assert theme.style("none", "post") == theme.style("none", "pre")
+
+
+def test_variants_that_would_look_alike_get_another_symbol():
+    looks = theme.distinct([theme.style("none"), theme.style("none"), theme.style("layernorm"), theme.style("none")])
+    assert len(set(looks)) == 4
+    assert {look.color for look in looks[:2]} == {theme.NORM_COLORS["none"]}

@@ -109,8 +109,12 @@ def _traces(
     series: Sequence[Series], drawable: Sequence[NDArray[np.bool_]], frame: Frame, t: Text
 ) -> Iterator[go.Scatter]:
     """Yield a line for each variant, and its triangles where it has gaps."""
+    looks = [(one.style.color, one.style.dash) for one in series]
     for row, (one, mask) in enumerate(zip(series, drawable, strict=True)):
-        yield _line(one, mask, len(series) - 1 - row, frame, t)
+        line = _line(one, mask, len(series) - 1 - row, frame, t)
+        if looks.count(looks[row]) > 1:
+            _name_at_end(line, one, mask)
+        yield line
         if not mask.all():
             yield _triangles(one, ~mask, row, frame, t)
 
@@ -134,6 +138,16 @@ def _line(one: Series, mask: NDArray[np.bool_], above: int, frame: Frame, t: Tex
         marker={"symbol": one.style.symbol, "size": 8 + extra},
         hovertemplate=_hover(one, frame, t, "%{y:.5~g}"),
     )
+
+
+def _name_at_end(line: go.Scatter, one: Series, mask: NDArray[np.bool_]) -> None:
+    """Write the name of a line beside its last value, where colour and dash do not tell it from another."""
+    places = np.flatnonzero(mask)
+    names = [""] * len(mask)
+    if places.size:
+        names[places[-1]] = f"{one.name} "
+    line.update(mode="lines+markers+text", text=names, textposition="top left", textfont={"color": one.style.color},
+                marker={"size": line.marker.size + 4})
 
 
 def _triangles(one: Series, gaps: NDArray[np.bool_], row: int, frame: Frame, t: Text) -> go.Scatter:

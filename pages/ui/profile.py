@@ -6,6 +6,7 @@ Pages give it variants and what to show; it asks the engine through `cache` and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
@@ -58,7 +59,9 @@ def watch(measured: Sequence[Measured], t: Words) -> None:
 def draw(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: str, height: int = 520) -> None:
     """Draw the profile of every variant that has one."""
     gradient = shown["of"] == "gradient"
-    series = [one for one in (_series(each, shown, gradient) for each in measured) if one is not None]
+    lines = [one for one in (_series(each, shown, gradient) for each in measured) if one is not None]
+    looks = theme.distinct([one.style for one in lines])
+    series = [replace(one, style=look) for one, look in zip(lines, looks, strict=True)]
     statistic = t(f"statistic.{shown['stat']}")
     unit = STATISTICS[shown["stat"]].unit
     site = f"{t('site.' + shown['site'])} ({shown['site']})"

@@ -6,7 +6,8 @@ blindness (tests/test_theme.py); dash and symbol say the same again without colo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import plotly.graph_objects as go
@@ -65,6 +66,18 @@ def style(norm: str, placement: str = "pre", init: str = "xavier") -> Style:
         "solid" if norm == "none" else PLACEMENT_DASHES.get(placement, "solid"),
         INIT_SYMBOLS.get(init, "circle"),
     )
+
+
+def distinct(styles: Sequence[Style]) -> list[Style]:
+    """Return the styles with another symbol wherever colour, dash and symbol were seen before."""
+    taken: set[Style] = set()
+    found = []
+    for one in styles:
+        symbols = (one.symbol, *(symbol for symbol in INIT_SYMBOLS.values() if symbol != one.symbol))
+        chosen = next((new for symbol in symbols if (new := replace(one, symbol=symbol)) not in taken), one)
+        taken.add(chosen)
+        found.append(chosen)
+    return found
 
 
 @dataclass(frozen=True)
