@@ -141,6 +141,6 @@ def _saved_entries(model: Model, source: Input) -> int:
 
 
 def _snapshot_bytes(model: Model) -> int:
-    """Return about what one snapshot in detail full takes, compressed to a quarter."""
+    """Return about what one snapshot in detail full takes, compressed to a half."""
     sites = model.n_layers * sum(site.where == "block" for site in SITES.values())
-    return 2 * sites * 8 * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) // 4
+    return 16_384 + 2 * sites * 8 * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) // 2

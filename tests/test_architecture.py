@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted([ROOT / "app.py", *(path for folder in ("core", "pages", "scripts")
                                    for path in ROOT.glob(f"{folder}/**/*.py"))])
-TORCH_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary", "cost", "comparison", "trace", "drift",
-              "table", "store", "service", "cluster")
 NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary", "cost", "comparison")
+TORCH_FREE = (*NUMPY_FREE, "trace", "drift", "table", "settings", "database", "store", "claims", "cluster", "keeper",
+              "service", "lifeline")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},
@@ -21,6 +21,7 @@ FORBIDDEN = {
     r"core/(" + "|".join(NUMPY_FREE) + r")\.py": {"numpy"},
     r"pages/ui/(charts|theme)\.py": {"streamlit", "torch", "pathlib"},
     r"pages/ui/text\.py": {"streamlit", "torch", "core"},
+    r"pages/ui/link\.py": {"streamlit", "plotly"},
     r"pages/ui/.*": {"torch"},
     r"(app|pages/\w+)\.py": {"torch", "plotly"},
 }

@@ -20,8 +20,9 @@ COLUMNS = ["run", "variant", "step", "layer", "site", "head", "statistic", "valu
 def core(tmp_path):
     def call(*arguments, stdin=""):
         environment = os.environ | {"DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'store.db'}"}
-        return subprocess.run([sys.executable, "-W", "error", "-m", "core", *arguments], input=stdin, cwd=ROOT,
-                              env=environment, capture_output=True, text=True, timeout=120)
+        command = [sys.executable, "-W", "error", "-m", "core", *arguments]
+        return subprocess.run(command, input=stdin, cwd=ROOT, env=environment, capture_output=True, text=True,
+                              timeout=120, check=False)
 
     return call
 

@@ -37,8 +37,9 @@ def visit(chromium, address):
     context.close()
 
 
-def query(base=SMALL, variants=View().variants, **shown):
-    view = View(base=parse({}).with_values(base), variants=tuple(variants), shown=link.SHOWN_DEFAULTS | shown)
+def query(base=SMALL, variants=None, **shown):
+    chosen = View().variants if variants is None else tuple(variants)
+    view = View(base=parse({}).with_values(base), variants=chosen, shown=link.SHOWN_DEFAULTS | shown)
     return "/drift?lang=en&" + "&".join(f"{name}={value}" for name, value in link.write(view).items())
 
 
