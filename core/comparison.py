@@ -33,9 +33,9 @@ def pairing(experiments: Sequence[Experiment], fingerprints: Sequence[Mapping[st
     """Return how the runs are paired; `fingerprints` are those of `core.pairing.fingerprint`, in the same order."""
     differing = tuple(differing_fields(experiments))
     first, rest = fingerprints[0], fingerprints[1:]
-    if any(other["data"] != first["data"] for other in rest):
-        return Pairing("unpaired", differing)
     shared = set(first["tensors"]).intersection(*(other["tensors"] for other in rest))
+    if not shared or any(other["data"] != first["data"] for other in rest):
+        return Pairing("unpaired", differing)
     same_draws, same_weights = (
         all(other["tensors"][name][part] == first["tensors"][name][part] for other in rest for name in shared)
         for part in (0, 1)

@@ -158,7 +158,7 @@ def _float16(trace: Trace, step: int) -> Verdict:
     layer = drift(trace, step=step).overflow16_layer
     _, absmax = trace.profile(STREAM, "absmax", step=step)
     largest = float(np.nanmax(absmax)) if np.isfinite(absmax).any() else math.nan
-    reached = layer <= trace.layout.n_layers - 1
+    reached = layer <= trace.layout.n_layers - 1  # measured: what is extrapolated lies beyond the last layer
     numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": _ratio(FLOAT16_MAX, largest)}
     code = "float16_overflows" if reached else "float16_limited" if math.isfinite(layer) else "float16_fits"
     return Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX})
@@ -218,7 +218,7 @@ def _overflow_layer(trace: Trace, site: str, step: int, fit: _Fit) -> float:
     """Return the first layer whose absmax passes 65504: measured where one does, else by the law fitted to the rms."""
     layers, absmax = trace.profile(site, "absmax", step=step)
     _, rms = trace.profile(site, "rms", step=step)
-    _, infinite = trace.profile(site, "n_posinf", step=step)
+    infinite = sum(trace.profile(site, name, step=step)[1] for name in ("n_posinf", "n_neginf"))
     over = np.flatnonzero((absmax > FLOAT16_MAX) | (infinite > 0))
     if over.size:
         return float(layers[over[0]])
@@ -226,7 +226,7 @@ def _overflow_layer(trace: Trace, site: str, step: int, fit: _Fit) -> float:
     if not usable.size:
         return math.inf
     crest = absmax[usable[-1]] / rms[usable[-1]]
-    return fit.reaches(FLOAT16_MAX / crest) - 1
+    return max(fit.reaches(FLOAT16_MAX / crest) - 1, float(layers[-1] + 1))  # no measured layer passes it
 
 
 def _first_non_finite(trace: Trace, site: str, gradient: bool, step: int) -> int | None:

@@ -201,10 +201,13 @@ def set_path(document: dict[str, Any], path: str, value: Any) -> None:
     part, _, field = path.partition(".")
     if not field or not isinstance(document.setdefault(part, {}), dict):
         raise ExperimentError(f"{path} is not a field; allowed: part.field, for instance model.norm")
-    if field.startswith("layer_norms."):
-        document[part].setdefault("layer_norms", {})[field.partition(".")[2]] = value
-    else:
+    if not field.startswith("layer_norms."):
         document[part][field] = value
+    elif isinstance(document[part].setdefault("layer_norms", {}), dict):
+        document[part]["layer_norms"][field.partition(".")[2]] = value
+    else:
+        raise ExperimentError(f"{path} cannot be set where {part}.layer_norms is {document[part]['layer_norms']}; "
+                              "allowed: an object of layers to norms")
 
 
 def json_schema() -> dict[str, Any]:

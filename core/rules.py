@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from core.fields import ExperimentError, refusal
-from core.tables import VECTOR_SOURCES
+from core.tables import PLACEMENTS, VECTOR_SOURCES
 
 if TYPE_CHECKING:
     from core.experiment import Experiment
@@ -44,7 +44,7 @@ def resolve_model(experiment: Experiment) -> dict[str, Any]:
     placement = "pre" if set(layer_norms(experiment)) == {"none"} else model.placement
     head_dim = model.head_dim or model.d_model // model.n_heads
     scales = {None: head_dim**-0.5, "1/K": 1 / head_dim}
-    final_norm = placement != "post" if model.final_norm is None else model.final_norm
+    final_norm = PLACEMENTS[placement].final_norm if model.final_norm is None else model.final_norm
     return {
         "placement": placement,
         "head_dim": head_dim,
@@ -126,9 +126,10 @@ def _norms(experiment: Experiment) -> None:
     if "groupnorm" in norms_in_use(experiment) and model.d_model % model.norm_groups:
         raise refusal("model.norm_groups", model.norm_groups, f"a divisor of model.d_model ({model.d_model})",
                       "divisor", of="model.d_model", size=model.d_model)
-    if model.depth_scaling != "none" and model.placement not in ("pre", "sandwich"):
+    if model.depth_scaling != "none" and not PLACEMENTS[model.placement].scales_depth:
+        fitting = " or ".join(name for name, placement in PLACEMENTS.items() if placement.scales_depth)
         raise refusal("model.depth_scaling", model.depth_scaling,
-                      f"none with placement {model.placement}; inv_sqrt_layer needs pre or sandwich", "depth_scaling")
+                      f"none with placement {model.placement}; inv_sqrt_layer needs {fitting}", "depth_scaling")
 
 
 def _batchnorm_has_tokens(experiment: Experiment) -> None:

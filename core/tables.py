@@ -39,11 +39,25 @@ NORMS: dict[str, Norm] = {
     "layernorm_unbiased": Norm("core.norms:LayerNormUnbiased", vectors=2),
 }
 
-PLACEMENTS: dict[str, str] = {
-    "pre": "core.placements:pre",
-    "post": "core.placements:post",
-    "sandwich": "core.placements:sandwich",
-    "branch": "core.placements:branch",
+@dataclass(frozen=True)
+class Placement:
+    """One placement: where its expression stands, and what follows from it without torch.
+
+    `norms`: how many norms a sublayer has; `final_norm`: whether the stack ends in one unless told otherwise;
+    `scales_depth`: whether the norm feeds the branch, so that depth_scaling has something to scale.
+    """
+
+    factory: str
+    norms: int
+    final_norm: bool
+    scales_depth: bool
+
+
+PLACEMENTS: dict[str, Placement] = {
+    "pre": Placement("core.placements:pre", norms=1, final_norm=True, scales_depth=True),
+    "post": Placement("core.placements:post", norms=1, final_norm=False, scales_depth=False),
+    "sandwich": Placement("core.placements:sandwich", norms=2, final_norm=True, scales_depth=True),
+    "branch": Placement("core.placements:branch", norms=1, final_norm=True, scales_depth=False),
 }
 
 ACTIVATIONS: dict[str, str] = {
@@ -97,7 +111,7 @@ SOURCES: dict[str, str] = {
 VECTOR_SOURCES = frozenset({"gaussian", "scaled"})
 
 
-def load(table: Mapping[str, str] | Mapping[str, Norm], name: str) -> Any:
+def load(table: Mapping[str, str] | Mapping[str, Norm] | Mapping[str, Placement], name: str) -> Any:
     """Return the factory that `table` names `name`.
 
     Errors: KeyError when the table has no such entry.

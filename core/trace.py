@@ -175,7 +175,8 @@ class Trace:
         Both are empty when the site is absent.
         """
         layers, rows = self.layout.rows(site)
-        return layers, self.site(statistic, gradient)[step, rows]
+        values = self.snapshots[step].gradients if gradient else self.snapshots[step].activations
+        return layers, values[statistic][rows] if statistic in values else np.full(len(rows), np.nan)
 
     def head(self, measure: str) -> F64:
         """Return one attention measure at every step, layer and head, (N, L, H)."""

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.corpus import Batch, Texts, batch, lengths
-from core.experiment import ENGINE_VERSION, Experiment
+from core.experiment import Experiment, engine_version
 from core.fields import ExperimentError, refusal
 from core.inits import generator, unit_normals
 from core.model import Output, Stack, build
@@ -130,7 +130,7 @@ def surroundings(experiment: Experiment, device: torch.device) -> dict[str, Any]
     """Return what a result depends on beside the experiment, and what a reader wants to know of the run."""
     protocol = experiment.protocol
     facts = {
-        "engine": ENGINE_VERSION, "torch": str(torch.__version__), "numpy": np.__version__,
+        "engine": engine_version(), "torch": str(torch.__version__), "numpy": np.__version__,
         "python": platform.python_version(), "device": str(device), "device_name": _device_name(device),
         "dtype": protocol.dtype, "threads": torch.get_num_threads(), "seed": protocol.seed,
     }

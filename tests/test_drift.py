@@ -122,3 +122,16 @@ def test_moderate_growth_of_gradients_is_no_alarm():
 @pytest.mark.parametrize("stream", [np.ones(12), np.ones(1), np.zeros(4), 1 + 1e-9 * DEPTH])
 def test_a_stream_without_a_trend_fits_float16(stream):
     assert verdicts(trace(stream), DEFAULT)[-2].code == "float16_fits"
+
+
+def test_what_no_measured_layer_passes_is_no_overflow_yet():
+    profile = trace(np.array([1.0, 1.0, 1.0, 15000.0]), crest=4.0)
+    found = verdicts(profile, DEFAULT)[-2]
+    assert (found.code, found.alarm) == ("float16_limited", False)
+    assert found.numbers["overflow16_layer"] >= 4
+
+
+def test_minus_infinity_is_an_overflow_too():
+    profile = trace(np.array([1.0, 2.0, 4.0, 8.0]))
+    profile.snapshots[0].activations["n_neginf"][3] = 1
+    assert drift(profile).overflow16_layer == 2
