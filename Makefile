@@ -1,5 +1,5 @@
 # make run: open Driftscope in a browser. make test: the tests. make check: lint, types and tests.
-PYTHON ?= python3
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 VENV ?= .venv
 PORT ?= 8501
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ run: $(VENV)/.run
 	$(BIN)/streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
-	BROWSER_PATH=$$(sh scripts/browser.sh $(BIN)) $(BIN)/pytest
+	path=$$(sh scripts/browser.sh $(BIN)) && BROWSER_PATH=$$path $(BIN)/pytest
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -19,6 +19,10 @@ lint: $(VENV)/.dev
 check: lint test
 
 $(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Driftscope needs Python 3.11 or newer, and $(PYTHON) is not; name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: requirements.txt | $(BIN)/pip

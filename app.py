@@ -4,6 +4,7 @@ It knows where the pages and the engine's door are, not what they do.
 """
 
 import gc
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,11 @@ import streamlit as st
 
 from core import service
 from pages.ui import charts, stream  # noqa: F401  charts: loaded here so that gc.freeze() finds it
+
+try:
+    service.check()
+except (service.SettingError, service.StoreError) as error:
+    sys.exit(f"Driftscope cannot start: {error}")  # here, since a server that has begun to start shows a traceback
 
 
 @asynccontextmanager

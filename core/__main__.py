@@ -1,13 +1,14 @@
 """The command line: the same engine without a browser and without a cluster. ``python -m core --help`` lists it.
 
 Only `run` and `compare` import torch. Exit status: 0 done; 2 refused, one line on standard error; 3 stopped at a
-non-finite value, the table up to there written all the same.
+non-finite value, the table up to there written all the same; 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -16,11 +17,13 @@ from typing import Any, NoReturn
 
 from core.comparison import variants
 from core.cost import check_limits
+from core.database import StoreError
 from core.experiment import Experiment, json_schema, parse, set_path
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
+from core.settings import SettingError
 
-DONE, REFUSED, NON_FINITE = 0, 2, 3
+DONE, REFUSED, NON_FINITE, INTERRUPTED = 0, 2, 3, 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,13 +38,31 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         command: Callable[[argparse.Namespace], int] = options.command
-        return command(options)
-    except ExperimentError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return REFUSED
+        status = command(options)
+        sys.stdout.flush()  # here, where a full disk is a sentence, and not at the interpreter's end
+        return status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except RecursionError:
+        return _refuse("a value is nested too deeply; allowed: an object of model, input, protocol")
+    except (ExperimentError, StoreError, SettingError) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        _abandon_output()
+        return _refuse(f"the output cannot be written: {error}")
+
+
+def _refuse(sentence: str) -> int:
+    print(" ".join(sentence.split()), file=sys.stderr)
+    return REFUSED
+
+
+def _abandon_output() -> None:
+    """Let go of what standard output did not take, about which Python would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,23 +110,34 @@ def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argpars
     ending = ".json" if options.out == "-" else Path(options.out).suffix.lower()
     _check_target(options.out, ending, table.FORMATS)
     check_limits([experiment for _, experiment in experiments], _memory_limit())
-    tables, stopped = [], False
-    for variant, experiment in experiments:
-        result = archive.play(experiment, keep=not options.no_store)
-        tables.append(table.tidy(result.trace, result.run, variant))
-        if result.stopped:
-            stopped = True
-            print(f"{variant + ': ' if variant else ''}{result.stopped}", file=sys.stderr)
+    tables, stopped, keep = [], False, not options.no_store
+    with archive.opened([experiment for _, experiment in experiments], keep) as store:
+        for variant, experiment in experiments:
+            result = archive.play(experiment, keep, store)
+            tables.append(table.tidy(result.trace, result.run, variant))
+            if result.stopped:
+                stopped = True
+                print(f"{variant + ': ' if variant else ''}{result.stopped}", file=sys.stderr)
     whole = table.concatenate(tables)
     table.write(whole, sys.stdout.buffer if options.out == "-" else Path(options.out), ending)
     return NON_FINITE if stopped else DONE
 
 
 def _check_target(out: str, ending: str, formats: Iterable[str]) -> None:
+    """Refuse a file that cannot be written, before anything is computed; it is left as it is."""
     if ending not in formats:
         raise ExperimentError(f"--out is {out}; allowed: - or a file ending in {', '.join(formats)}")
     if out != "-" and not Path(out).absolute().parent.is_dir():
         raise ExperimentError(f"--out is {out}; its folder does not exist; allowed: a file in an existing folder")
+    if out != "-":
+        existed = Path(out).exists()
+        try:
+            Path(out).open("ab").close()
+        except OSError as error:
+            raise ExperimentError(f"--out is {out}, which cannot be written: {error.strerror}; allowed: a file in a "
+                                  "folder that is yours") from None
+        if not existed:
+            Path(out).unlink()
 
 
 def _memory_limit() -> dict[str, float]:
@@ -152,7 +184,7 @@ def _assignment(text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -160,14 +192,27 @@ def _values(text: str) -> list[Any]:
     """Read comma-separated values; each is JSON, else a string."""
     try:
         values: list[Any] = json.loads(f"[{text}]")
-    except ValueError:
+    except (ValueError, RecursionError):
         values = [_value(part) for part in text.split(",")]
     return values
 
 
 def _print_json(content: object) -> int:
-    print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(_finite(content), indent=2, ensure_ascii=False, default=str, allow_nan=False))
     return DONE
+
+
+def _finite(content: object) -> object:
+    """Return `content` with non-finite numbers as the table's words for them: JSON has no such numbers."""
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        from core.table import shown
+
+        return shown(content)
+    return content
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,6 +6,8 @@ No cluster: the run takes place in this process. It knows the store; the tables 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from core.database import StoreError
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.rules import TEXT_HASH
-from core.store import Ask, Store
+from core.store import Ask, RunView, Store
 from core.trace import NonFinite, Snapshot, Trace
 
 SERVER = "command line"
@@ -29,30 +31,58 @@ class Played:
     stopped: str | None
 
 
-def play(experiment: Experiment, keep: bool) -> Played:
+@contextmanager
+def opened(experiments: Sequence[Experiment], keep: bool, store: Store | None = None) -> Iterator[Store | None]:
+    """Open the store that playing `experiments` will need, unless `store` is it: what fails should fail beforehand.
+
+    Yield None when they need none: nothing is kept, and no text is named by its hash.
+    Errors: StoreError, SettingError.
+    """
+    if store is not None or not (keep or any(_named_text(experiment) for experiment in experiments)):
+        yield store
+        return
+    store = Store()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def play(experiment: Experiment, keep: bool, store: Store | None = None) -> Played:
     """Play `experiment` in this process; `keep`: write it to the store, unless it stands there already.
 
-    Errors: ExperimentError when it is refused here, for instance for want of the device.
+    `store`: from `opened`; None: one is opened here. Errors: ExperimentError when it is refused here, for instance for
+    want of the device; StoreError.
     """
     from core.train import train
 
-    training = train(experiment, _texts(experiment))
-    trace = Trace(tuple(training))
-    key = experiment.key(_kind(training.provenance))
-    run = _kept(experiment, key, trace, training.provenance) if keep else key[:16]
+    with opened([experiment], keep, store) as found:
+        training = train(experiment, _texts(experiment, found))
+        trace = Trace(tuple(training))
+        key = experiment.key(_kind(training.provenance))
+        run = _kept(found, experiment, key, trace, training.provenance) if keep and found else key[:16]
     return Played(run, trace, _stop(experiment, trace.snapshots[-1]))
 
 
 def listing(limit: int = 1000) -> list[dict[str, Any]]:
-    """Return the stored runs, newest first, as plain objects."""
+    """Return the stored runs, newest first, as plain objects.
+
+    A run of another version may hold an experiment that this one refuses: `experiment` is None then, `error` says why.
+    """
     store = Store()
     try:
-        views = store.recent(limit)
-        return [{"run": view.id, "status": view.status, "error": view.error, "created": view.created,
-                 "steps_done": view.steps_done, "experiment": parse(store.experiment(view.id)).differences()}
-                for view in views]
+        return [_entry(view, experiment) for view, experiment in store.listed(limit)]
     finally:
         store.close()
+
+
+def _entry(view: RunView, experiment: str) -> dict[str, Any]:
+    try:
+        differences, refused = parse(experiment).differences(), None
+    except ExperimentError as error:
+        differences, refused = None, str(error)
+    return {"run": view.id, "status": view.status, "error": view.error or refused, "created": view.created,
+            "steps_done": view.steps_done, "experiment": differences}
 
 
 def stored_run(run: str) -> tuple[Experiment, Trace]:
@@ -72,21 +102,17 @@ def stored_run(run: str) -> tuple[Experiment, Trace]:
     return experiment, Trace(tuple(Snapshot.from_bytes(content) for _, content in rows))
 
 
-def _kept(experiment: Experiment, key: str, trace: Trace, provenance: dict[str, Any]) -> str:
-    store = Store()
-    try:
-        text = store.put_text(experiment.input.text) if experiment.input.text else None
-        canonical = experiment.canonical_json(_kind(provenance))
-        run = store.ask([Ask(key, canonical, experiment.protocol.steps + 1, text)], "probe", SERVER)[0]
-        mine = claim(store, run)
-        if mine is not None:
-            for snapshot in trace.snapshots:
-                mine.append(snapshot.step, snapshot.to_bytes())
-            mine.note(json.loads(json.dumps(provenance, default=str)))
-            mine.finish("done")
-        return run
-    finally:
-        store.close()
+def _kept(store: Store, experiment: Experiment, key: str, trace: Trace, provenance: dict[str, Any]) -> str:
+    text = store.keep_text(experiment.input.text) if experiment.input.text else None
+    canonical = experiment.canonical_json(_kind(provenance))
+    run = store.ask([Ask(key, canonical, experiment.protocol.steps + 1, text)], "probe", SERVER)[0]
+    mine = claim(store, run)
+    if mine is not None:
+        for snapshot in trace.snapshots:
+            mine.append(snapshot.step, snapshot.to_bytes())
+        mine.note(json.loads(json.dumps(provenance, default=str)))
+        mine.finish("done")
+    return run
 
 
 def _kind(provenance: dict[str, Any]) -> str:
@@ -94,17 +120,17 @@ def _kind(provenance: dict[str, Any]) -> str:
     return str(provenance["device"]).partition(":")[0]
 
 
-def _texts(experiment: Experiment) -> dict[str, str] | None:
-    """Return the stored text that the experiment names by its hash."""
+def _named_text(experiment: Experiment) -> str | None:
+    """Return the hash by which the experiment names a stored text."""
     text = experiment.input.text
-    if text is None or not text.startswith(TEXT_HASH):
-        return None
-    store = Store()
-    try:
-        content = store.text(text)
-    finally:
-        store.close()
-    return None if content is None else {text: content}
+    return text if text is not None and text.startswith(TEXT_HASH) else None
+
+
+def _texts(experiment: Experiment, store: Store | None) -> dict[str, str] | None:
+    """Return the stored text that the experiment names by its hash."""
+    text = _named_text(experiment)
+    content = store.text(text) if store and text else None
+    return {text: content} if text and content is not None else None
 
 
 def _stop(experiment: Experiment, last: Snapshot) -> str | None:

@@ -7,6 +7,7 @@ wait for each other instead of failing half-way; one that reads never waits.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Double,
     Engine,
@@ -27,8 +29,10 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    cast,
     create_engine,
     event,
+    func,
     insert,
     make_url,
     select,
@@ -104,7 +108,7 @@ FACTS = Table(
 
 
 class StoreError(RuntimeError):
-    """The store cannot be opened or does not hold what was asked for; the message is one sentence."""
+    """The store cannot be opened or used, or does not hold what was asked for; the message is one sentence."""
 
 
 class Database:
@@ -112,27 +116,32 @@ class Database:
 
     def __init__(self, url: str) -> None:
         parsed = _checked(url)
-        self.url = parsed.render_as_string(hide_password=False)
+        self.url, self._shown_url = parsed.render_as_string(hide_password=False), parsed.render_as_string()
         try:
             self._engine = _engine(parsed)
             _create_tables(self._engine, parsed)
         except (SQLAlchemyError, OSError, ImportError) as error:
-            reason = str(getattr(error, "orig", None) or error).partition("\n")[0]
-            raise StoreError(f"the store {parsed.render_as_string()} cannot be opened: {reason}; "
+            raise StoreError(f"the store {self._shown_url} cannot be opened: {_reason(error)}; "
                              "DRIFTSCOPE_STORE names another") from error
         self._reader = self._engine.execution_options(only_reads=True)
         self._is_sqlite = parsed.get_backend_name() == "sqlite"
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a transaction that sees one consistent state and never waits for a writer."""
-        with self._reader.connect() as connection:
+        """Open a transaction that sees one consistent state and never waits for a writer.
+
+        Errors: StoreError when the database fails.
+        """
+        with self._one_sentence(), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self, alone: bool = False) -> Iterator[Connection]:
-        """Open a transaction that is committed at the end; `alone`: no other such transaction runs meanwhile."""
-        with self._engine.begin() as connection:
+        """Open a transaction that is committed at the end; `alone`: no other such transaction runs meanwhile.
+
+        Errors: StoreError when the database fails: it is locked for long, the disk is full…
+        """
+        with self._one_sentence(), self._engine.begin() as connection:
             if alone and not self._is_sqlite:
                 connection.execute(ALONE)
             yield connection
@@ -140,7 +149,7 @@ class Database:
     def shrink(self) -> None:
         """Give free pages back to the file system, where the database does not do so by itself."""
         if self._is_sqlite:
-            with self._engine.connect() as connection:
+            with self._one_sentence(), self._engine.connect() as connection:
                 cursor = connection.connection.cursor()
                 cursor.executescript("PRAGMA incremental_vacuum")  # `execute` would give one page back and stop
                 cursor.close()
@@ -148,6 +157,25 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+    @contextmanager
+    def _one_sentence(self) -> Iterator[None]:
+        """Turn what the database complains of into a StoreError, so that everybody catches one type."""
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            raise StoreError(f"the store {self._shown_url} cannot be used now: {_reason(error)}") from error
+
+
+def text_bytes(connection: Connection) -> ColumnElement[int]:
+    """Return the size in bytes of a kept text, as this database counts it."""
+    if connection.dialect.name == "sqlite":
+        return func.length(cast(TEXTS.c.content, LargeBinary))
+    return func.octet_length(TEXTS.c.content)
+
+
+def _reason(error: BaseException) -> str:
+    return str(getattr(error, "orig", None) or error).partition("\n")[0]
 
 
 def _checked(url: str) -> URL:

@@ -39,7 +39,7 @@ class Keeper:
     """Keeps one cluster running for one store."""
 
     def __init__(self, store: Store) -> None:
-        self.server = secrets.token_urlsafe(12)
+        self.server = secrets.token_hex(12)
         self.state = State("starting")
         self._store = store
         self._cluster: Cluster | None = None
@@ -62,19 +62,22 @@ class Keeper:
         """End the thread and every process, within two seconds."""
         self._over.set()
         self._wake.set()
-        if self.state.status != "ready" and self._cluster is not None:
-            self._cluster.kill()  # it may still be coming up
+        cluster = self._cluster
+        if self.state.status != "ready" and cluster is not None:
+            cluster.kill()  # it may still be coming up
         self._thread.join(STOP_TIMEOUT_S)
         self.state = State("stopped")
 
     def worker_pids(self) -> dict[str, list[int]]:
         """Return the process ids of the workers of each lane; empty while there is no cluster."""
-        return self._cluster.worker_pids() if self._cluster is not None and self.state.status == "ready" else {}
+        cluster = self._cluster
+        return cluster.worker_pids() if cluster is not None and self.state.status == "ready" else {}
 
     def _run(self) -> None:
         while not self._over.is_set():
-            cluster = self._cluster = Cluster(self._store.url)
+            cluster = None
             try:
+                cluster = self._cluster = Cluster(self._store.url)
                 cluster.start()
                 self.state = State("ready")
                 self._tend(cluster)
@@ -82,10 +85,11 @@ class Keeper:
             except Exception as error:
                 if not self._over.is_set():
                     LOG.exception("the cluster failed and is tried again")
-                    self.state = State("failed", str(error))
-                    self._over.wait(AGAIN_S)
+                    self.state = State("failed", " ".join(str(error).split()) or type(error).__name__)
             finally:
                 self._close(cluster)
+            if self.state.status == "failed":
+                self._over.wait(AGAIN_S)
 
     def _tend(self, cluster: Cluster) -> None:
         """Look after everything until the server stops or the cluster loses a process."""
@@ -133,7 +137,10 @@ class Keeper:
         elif error:
             fail_job(self._store, job, error)
 
-    def _close(self, cluster: Cluster) -> None:
-        cluster.close()
+    def _close(self, cluster: Cluster | None) -> None:
+        """End the cluster, if there is one; whatever goes wrong here must not end the thread either."""
+        if cluster is not None:
+            self._guarded(cluster.close)
+        self._cluster = None
         self._played.clear()
         self._guarded(lambda: release_jobs(self._store, self.server, workers_ended=scheduler() is None))

@@ -18,13 +18,48 @@ from core.database import StoreError
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.keeper import Keeper, State
-from core.rules import TEXT_HASH
+from core.settings import SettingError
 from core.store import FINISHED, LANES, UNFINISHED, Ask, RunView, Store
 from core.trace import Snapshot, Trace
 
 POLL_S, SLOWEST_POLL_S = 0.02, 0.1
 DEVICE_TIMEOUT_S = 60.0
-TRACES_KEPT = 64
+TRACES_BYTES = 128 * 2**20
+
+
+class _Traces:
+    """Traces read lately, at most TRACES_BYTES of arrays; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[Trace, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, run_id: str) -> Trace | None:
+        with self._lock:
+            if run_id not in self._kept:
+                return None
+            self._kept.move_to_end(run_id)
+            return self._kept[run_id][0]
+
+    def put(self, run_id: str, trace: Trace) -> None:
+        size = sum(_bytes(snapshot) for snapshot in trace.snapshots)
+        with self._lock:
+            self._bytes += size - self._kept.pop(run_id, (trace, 0))[1]
+            self._kept[run_id] = (trace, size)
+            while self._bytes > TRACES_BYTES:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+
+def _bytes(snapshot: Snapshot) -> int:
+    """Return the size of a snapshot's arrays."""
+    groups = (snapshot.activations, snapshot.gradients, snapshot.heads, snapshot.parameters, snapshot.histograms)
+    return sum(array.nbytes for group in groups for array in group.values())
 
 
 class _Door:
@@ -33,7 +68,7 @@ class _Door:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.keeper: Keeper | None = None
-        self.traces: OrderedDict[str, Trace] = OrderedDict()
+        self.traces = _Traces()
         self._store: Store | None = None
 
     @property
@@ -57,12 +92,34 @@ _DOOR = _Door()
 def start() -> None:
     """Bring the workers up in the background; returns at once and does nothing when they are already coming up.
 
-    Errors: StoreError when the store cannot be opened.
+    Errors: as `check`.
     """
     with _DOOR.lock:
         if _DOOR.keeper is None:
+            check()
+            _forget_another_machine(_DOOR.store)
             _DOOR.keeper = Keeper(_DOOR.store)
             _DOOR.keeper.start()
+
+
+def check() -> None:
+    """Find out whether `start` can succeed.
+
+    Errors: SettingError when an environment variable cannot be read; StoreError when the store cannot be opened.
+    """
+    settings.check()
+    _DOOR.store.fact("device")
+
+
+def _forget_another_machine(store: Store) -> None:
+    """Forget the workers' device when the store was last served in other surroundings, say with a GPU.
+
+    Our own workers write it anew after some seconds, for which `ensure` then waits; after a restart in the same
+    surroundings nobody waits. Of the machines behind a foreign scheduler nothing is known here: they write it anew too.
+    """
+    if settings.scheduler() is None and store.fact("surroundings") != (now := settings.surroundings()):
+        store.forget_fact("device")
+        store.put_fact("surroundings", now)
 
 
 def stop() -> None:
@@ -94,6 +151,11 @@ def ensure(experiments: Sequence[Experiment], lane: str = "probe") -> list[str]:
     if keeper:
         keeper.wake()
     return run_ids
+
+
+def ready_to_ask() -> bool:
+    """Return whether the workers' device is known, so that `ensure` answers at once. Never waits."""
+    return _DOOR.store.fact("device") is not None
 
 
 def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -141,19 +203,14 @@ def trace(run_id: str) -> Trace:
 
     Errors: StoreError when it has recorded nothing or is not in the store.
     """
-    with _DOOR.lock:
-        if run_id in _DOOR.traces:
-            _DOOR.traces.move_to_end(run_id)
-            return _DOOR.traces[run_id]
+    if (kept := _DOOR.traces.get(run_id)) is not None:
+        return kept
     run = view([run_id])[0]
     found = Trace(tuple(snapshots(run_id)))
     if not found.snapshots:
         raise StoreError(f"run {run_id} has recorded nothing (status {run.status})")
     if run.over:
-        with _DOOR.lock:
-            _DOOR.traces[run_id] = found
-            while len(_DOOR.traces) > TRACES_KEPT:
-                _DOOR.traces.popitem(last=False)
+        _DOOR.traces.put(run_id, found)
     return found
 
 
@@ -171,8 +228,12 @@ def resolve(experiment: Experiment) -> Experiment:
 
 
 def put_text(content: str) -> str:
-    """Keep a visitor's own text in the store; return the content hash that an experiment may carry in its place."""
-    return _DOOR.store.put_text(content)
+    """Keep a visitor's own text in the store; return the content hash that an experiment may carry in its place.
+
+    A hash stays what it is. Errors: ExperimentError when an experiment may not hold the text, for instance for its
+    length.
+    """
+    return _DOOR.store.keep_text(content)
 
 
 def limits() -> dict[str, float]:
@@ -187,12 +248,9 @@ def worker_pids() -> dict[str, list[int]]:
 
 
 def _ask(experiment: Experiment) -> Ask:
-    """Turn an experiment into what the store is asked; a raw text is kept there first."""
+    """Turn an experiment into what the store is asked; its own text is kept there first."""
     device, content = _device(experiment), experiment.input.text
-    if content is not None and not content.startswith(TEXT_HASH):
-        put_text(content)
-    canonical = experiment.resolved(device)
-    content_hash = canonical.input.text
+    content_hash = None if content is None else put_text(content)
     if content_hash is not None and _DOOR.store.text(content_hash) is None:
         raise ExperimentError(f"input.text is {content_hash}, which this store does not hold; allowed: the text itself")
     return Ask(experiment.key(device), experiment.canonical_json(device), experiment.protocol.steps + 1, content_hash)
@@ -206,12 +264,12 @@ def _key(experiment: Experiment, known: str | None) -> str | None:
 
 
 def _device(experiment: Experiment) -> str:
-    """Return the device kind that ``auto`` stands for; at the very first start it is known only after some seconds."""
+    """Return the device kind that ``auto`` stands for; at the first start it is known only after some seconds."""
     named = experiment.protocol.device
     if named != "auto":
         return named
     deadline = time.monotonic() + DEVICE_TIMEOUT_S
-    while (known := _DOOR.store.fact("device")) is None and state().status == "starting":
+    while (known := _DOOR.store.fact("device")) is None and state().status in ("starting", "ready"):
         if time.monotonic() > deadline:
             break
         time.sleep(POLL_S)
@@ -223,7 +281,7 @@ def _device(experiment: Experiment) -> str:
 
 
 __all__ = [
-    "FINISHED", "LANES", "UNFINISHED", "RunView", "State", "StoreError", "cancel", "ensure", "experiment", "limits",
-    "missing", "put_text", "recent", "resolve", "snapshots", "start", "state", "stop", "trace", "view", "wait",
-    "worker_pids",
+    "FINISHED", "LANES", "UNFINISHED", "RunView", "SettingError", "State", "StoreError", "cancel", "check", "ensure",
+    "experiment", "limits", "missing", "put_text", "ready_to_ask", "recent", "resolve", "snapshots", "start", "state",
+    "stop", "trace", "view", "wait", "worker_pids",
 ]

@@ -7,7 +7,9 @@ a store or a worker is. A value that cannot be read is refused with one sentence
 from __future__ import annotations
 
 import os
+import platform
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 SETTINGS: dict[str, str] = {
@@ -87,6 +89,24 @@ def limits() -> dict[str, float]:
         "peak_bytes": _number("DRIFTSCOPE_LIMIT_PEAK_BYTES", max(memory - GIB, memory / 2)),
         "stored_bytes": _number("DRIFTSCOPE_LIMIT_STORED_BYTES", 256 * 2**20),
     }
+
+
+def check() -> None:
+    """Read every variable once.
+
+    Errors: SettingError when one cannot be read.
+    """
+    store_limit()
+    worker_threads()
+    limits()
+
+
+def surroundings() -> str:
+    """Return, in words, what decides which device the workers find, as far as it can be seen without torch."""
+    graphics = sorted(path.name for pattern in ("nvidia[0-9]*", "dxg", "kfd") for path in Path("/dev").glob(pattern))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+    return (f"{platform.system()} {platform.machine()}, torch {version('torch')}, devices "
+            f"{' '.join(graphics) or 'none'}, visible {visible}")
 
 
 def _number(name: str, default: float) -> float:

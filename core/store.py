@@ -10,18 +10,19 @@ asked for again, which makes a new run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, null, select, update
 
-from core.database import FACTS, JOBS, RUNS, SNAPSHOTS, TEXTS, Database, StoreError
-from core.rules import TEXT_HASH
+from core.database import FACTS, JOBS, RUNS, SNAPSHOTS, TEXTS, Database, StoreError, text_bytes
+from core.experiment import parse
+from core.rules import text_hash
 from core.settings import store_url
 
 LANES = ("probe", "train")
@@ -30,6 +31,10 @@ FINISHED = ("done", "stopped", "failed", "cancelled")
 STATUSES = (*UNFINISHED, *FINISHED)
 
 DAY_S = 86_400.0
+"""A text that no run needs is kept this long."""
+
+GRACE_S = 1200.0
+"""The same in a store that is over its limit: time enough to ask for a run of it."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,21 @@ class Store:
         """Close every connection."""
         self.database.close()
 
-    def put_text(self, content: str) -> str:
-        """Keep a visitor's own text; return the content hash that stands for it."""
-        content_hash = TEXT_HASH + hashlib.sha256(content.encode()).hexdigest()
-        with self.database.writing(alone=True) as connection:
-            if connection.scalar(select(TEXTS.c.hash).where(TEXTS.c.hash == content_hash)) is None:
-                connection.execute(insert(TEXTS).values(hash=content_hash, content=content, created=time.time()))
+    def keep_text(self, text: str) -> str:
+        """Keep a visitor's own text and return the content hash that stands for it; a hash stays what it is.
+
+        A text that is kept already counts as new again, so that pruning leaves time to ask for a run of it.
+        Errors: ExperimentError when an experiment may not hold the text, for instance for its length.
+        """
+        content_hash = _checked_hash(text)
+        chosen = TEXTS.c.hash == content_hash
+        with self.database.reading() as connection:  # pages ask at every change: most need not wait for a writer
+            created = connection.scalar(select(TEXTS.c.created).where(chosen))
+        if created is None or created < time.time() - GRACE_S / 2:
+            with self.database.writing(alone=True) as connection:
+                kept = connection.execute(update(TEXTS).where(chosen).values(created=time.time())).rowcount
+                if not kept and text != content_hash:
+                    connection.execute(insert(TEXTS).values(hash=content_hash, content=text, created=time.time()))
         return content_hash
 
     def text(self, content_hash: str) -> str | None:
@@ -99,6 +113,11 @@ class Store:
         """Return the fact `name`, or None while nobody has written it."""
         with self.database.reading() as connection:
             return connection.scalar(select(FACTS.c.value).where(FACTS.c.name == name))
+
+    def forget_fact(self, name: str) -> None:
+        """Forget the fact `name`, if it is known."""
+        with self.database.writing() as connection:
+            connection.execute(delete(FACTS).where(FACTS.c.name == name))
 
     def ask(self, asks: Sequence[Ask], lane: str, server: str) -> list[str]:
         """Return the run of each ask, in order; new jobs take those that nobody has computed or is computing.
@@ -144,6 +163,15 @@ class Store:
             rows = connection.execute(_view_columns(null()).order_by(RUNS.c.number.desc()).limit(limit)).mappings()
             return [_view(row) for row in rows]
 
+    def listed(self, limit: int) -> list[tuple[RunView, str]]:
+        """Return the youngest runs as `recent` does, each with the canonical JSON of its experiment."""
+        columns = _view_columns(null()).add_columns(RUNS.c.experiment)
+        with self.database.reading() as connection:
+            rows = [dict(row) for row in connection.execute(
+                columns.order_by(RUNS.c.number.desc()).limit(limit)).mappings()]
+        experiments = [str(row.pop("experiment")) for row in rows]
+        return [(_view(row), experiment) for row, experiment in zip(rows, experiments, strict=True)]
+
     def unfinished(self, run_ids: Sequence[str]) -> int:
         """Return how many of the runs are not over yet; the cheapest question a waiting page can ask."""
         where = and_(RUNS.c.id.in_(run_ids), RUNS.c.status.in_(UNFINISHED))
@@ -181,20 +209,27 @@ class Store:
             connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(pinned=pinned))
 
     def prune(self, limit_bytes: int) -> int:
-        """Remove the oldest unpinned finished runs until at most `limit_bytes` of snapshots are left.
+        """Remove the oldest unpinned finished runs until at most `limit_bytes` of snapshots and their texts are left.
 
-        Texts that no run needs go after a day. Return the number of runs removed.
+        Texts that no run needs never drive a run out; they go after a day, or earlier when all together are over the
+        limit. Return the number of runs removed.
         """
         with self.database.writing() as connection:
-            total = connection.scalar(select(func.coalesce(func.sum(RUNS.c.stored_bytes), 0))) or 0
-            chosen = _oldest(connection, int(total) - limit_bytes)
+            chosen = _oldest(connection, limit_bytes)
             for start in range(0, len(chosen), 500):
                 connection.execute(delete(RUNS).where(RUNS.c.id.in_(chosen[start:start + 500])))
             connection.execute(delete(JOBS).where(JOBS.c.id.not_in(select(RUNS.c.job))))
             needed = select(RUNS.c.text).where(RUNS.c.text.is_not(None))
-            connection.execute(delete(TEXTS).where(TEXTS.c.created < time.time() - DAY_S, TEXTS.c.hash.not_in(needed)))
+            age = DAY_S if _run_bytes(connection) + sum(_texts(connection).values()) <= limit_bytes else GRACE_S
+            connection.execute(delete(TEXTS).where(TEXTS.c.created < time.time() - age, TEXTS.c.hash.not_in(needed)))
         self.database.shrink()
         return len(chosen)
+
+
+def _checked_hash(text: str) -> str:
+    """Return the hash that stands for `text`, which is one that an experiment may hold."""
+    experiment = parse({"input": {"text": text}})
+    return str(text_hash(experiment.input.text))
 
 
 def _standing(connection: Connection, keys: Sequence[str]) -> dict[str, str]:
@@ -205,28 +240,45 @@ def _standing(connection: Connection, keys: Sequence[str]) -> dict[str, str]:
 
 def _new_job(connection: Connection, asks: Iterable[Ask], lane: str, server: str) -> dict[str, str]:
     """Write one job with a run for each ask; return the runs by key."""
-    now, job = time.time(), secrets.token_urlsafe(12)
+    now, job = time.time(), secrets.token_hex(12)  # begins with no "-": the command line takes ids
     connection.execute(insert(JOBS).values(id=job, lane=lane, server=server, heartbeat=now, created=now))
     made = {}
     for ask in asks:
-        made[ask.key] = secrets.token_urlsafe(12)
+        made[ask.key] = secrets.token_hex(12)
         connection.execute(insert(RUNS).values(
             id=made[ask.key], key=ask.key, claim=ask.key, job=job, lane=lane, experiment=ask.experiment, text=ask.text,
             status="queued", created=now, steps_total=ask.steps))
     return made
 
 
-def _oldest(connection: Connection, excess: int) -> list[str]:
-    """Return the unpinned finished runs, oldest first, that together hold `excess` bytes."""
+def _run_bytes(connection: Connection) -> int:
+    """Return the size of all snapshots."""
+    return int(connection.scalar(select(func.coalesce(func.sum(RUNS.c.stored_bytes), 0))) or 0)
+
+
+def _texts(connection: Connection) -> dict[str, int]:
+    """Return the size of every kept text, by its hash."""
+    return {name: int(size) for name, size in connection.execute(select(TEXTS.c.hash, text_bytes(connection)))}
+
+
+def _oldest(connection: Connection, limit_bytes: int) -> list[str]:
+    """Return the unpinned finished runs, oldest first, that have to go for the rest to be within `limit_bytes`.
+
+    A text goes with the last of the runs that need it.
+    """
+    users = Counter(connection.scalars(select(RUNS.c.text).where(RUNS.c.text.is_not(None))))
+    texts = {name: size for name, size in _texts(connection).items() if name in users}
+    excess = _run_bytes(connection) + sum(texts.values()) - limit_bytes
     rows = connection.execute(
-        select(RUNS.c.id, RUNS.c.stored_bytes).where(RUNS.c.status.in_(FINISHED), RUNS.c.pinned.is_(False))
-        .order_by(RUNS.c.finished, RUNS.c.number))
+        select(RUNS.c.id, RUNS.c.stored_bytes, RUNS.c.text)
+        .where(RUNS.c.status.in_(FINISHED), RUNS.c.pinned.is_(False)).order_by(RUNS.c.finished, RUNS.c.number))
     chosen = []
-    for run_id, size in rows:
+    for run_id, size, text in rows:
         if excess <= 0:
             break
         chosen.append(run_id)
-        excess -= size
+        users[text] -= 1
+        excess -= size + (texts.get(text, 0) if not users[text] else 0)
     return chosen
 
 

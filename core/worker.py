@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from core.claims import Cancelled, Claim, LostClaim, claim, waiting_runs
+from core.database import StoreError
 from core.experiment import parse
 from core.fields import ExperimentError
 from core.settings import worker_threads
@@ -128,7 +129,7 @@ class Playing:
 
 def words(error: Exception) -> str:
     """Return one sentence for what ended a run."""
-    if isinstance(error, ExperimentError):
+    if isinstance(error, ExperimentError | StoreError):
         return str(error)
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, MemoryError) or any(word in text.lower() for word in _MEMORY_WORDS):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.fields import ExperimentError
 from pages.ui import controls, explain, link, profile
 from pages.ui.language import words
 from pages.ui.link import View
@@ -33,7 +32,4 @@ with chart:
         st.error(explain.refused(wrong, t), icon=":material/block:")
     for notice in refused:
         st.warning(explain.notice(notice, t), icon=":material/block:")
-    try:
-        profile.compare(controls.named(compared, t), shown, t)
-    except ExperimentError as error:
-        st.error(explain.refused(error, t), icon=":material/block:")
+    profile.compare(controls.named(compared, t), shown, t)

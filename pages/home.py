@@ -6,8 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from core.fields import ExperimentError
-from pages.ui import cache, controls, explain, link, profile
+from pages.ui import controls, link, profile
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import SHOWN_DEFAULTS, View
 
@@ -21,13 +20,7 @@ st.markdown(t("home.lead"))
 
 st.header(t("home.question"))
 st.caption(t("home.figure_lead"))
-try:
-    measured = cache.measure(controls.named(link.compared(View())[0], t))
-    profile.watch(measured, t)
-    if any(one.trace for one in measured):
-        profile.draw(measured, SHOWN_DEFAULTS, t, key="home.profile", height=430)
-except ExperimentError as error:
-    st.error(explain.refused(error, t), icon=":material/block:")
+profile.figure(controls.named(link.compared(View())[0], t), SHOWN_DEFAULTS, t, key="home.profile", height=430)
 reading, story = st.columns(2, gap="large")
 reading.markdown(t("home.figure_read"))
 reading.page_link(DRIFT, label=t("home.open"), icon=":material/tune:", query_params={PARAMETER: t.lang})

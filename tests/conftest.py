@@ -1,4 +1,4 @@
-"""Fixtures for tests with a real browser; everything else needs none."""
+"""Fixtures for tests with a real browser; everything else needs none. Machines are shared: no test has a deadline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import browser as real
 import pytest
+from hypothesis import settings
 from playwright.sync_api import Browser
+
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,14 @@ def test_the_default_view_compares_no_norm_layernorm_and_rmsnorm():
     assert notices == []
 
 
+def packed(text):
+    """A parameter that holds this very text."""
+    return "1." + base64.urlsafe_b64encode(zlib.compress(text.encode())).decode()
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3))
+PATHS = st.sampled_from([*Experiment().paths(), "model.layer_norms.0", "model.layer_norms.x", "model", "x.y"])
 CHANGES = st.fixed_dictionaries({}, optional={
     "model.norm": st.sampled_from(list(NORMS)), "model.placement": st.sampled_from(list(PLACEMENTS)),
     "model.init": st.sampled_from(list(INITS)), "model.n_layers": st.integers(1, 512), "model.bias": st.booleans(),
@@ -49,12 +57,15 @@ def test_single_dials_have_a_parameter_of_their_own():
 
 @pytest.mark.parametrize(("query", "key"), [
     ({"layers": "5000"}, "link.choice"), ({"layers": "hello"}, "link.choice"), ({"layers": ""}, "link.choice"),
-    ({"layers": "١٢"}, "link.choice"), ({"norm": "foo"}, "link.choice"), ({"preset": "nope"}, "link.choice"),
+    ({"layers": "١٢"}, "link.choice"), ({"layers": "--5"}, "link.choice"), ({"layers": "9" * 5000}, "link.choice"),
+    ({"norm": "foo"}, "link.choice"), ({"preset": "nope"}, "link.choice"),
     ({"stat": "<script>"}, "link.choice"), ({"x": "garbage"}, "link.packed"), ({"x": "2.abc"}, "link.packed"),
     ({"x": "1.!!!"}, "link.packed"), ({"x": link.pack([1])}, "link.packed"),
     ({"x": link.pack({"base": {"model.dropout": 7}})}, "link.field"),
     ({"x": link.pack({"base": {"model.nothing": 7}})}, "link.field"),
     ({"x": link.pack({"base": {"nonsense": 7}})}, "link.field"),
+    ({"x": link.pack({"base": 7})}, "link.packed"), ({"x": link.pack({"bases": {}})}, "link.packed"),
+    ({"x": packed('{"base":{"model.dropout":"\\ud800"}}')}, "link.packed"),
     ({"x": link.pack({"variants": "many"})}, "link.variants"),
     ({"x": link.pack({"variants": [{"model.nope": 1}]})}, "link.variants"),
     ({"x": link.pack({"variants": [{"model.n_layers": n + 1} for n in range(9)]})}, "link.too_many"),
@@ -94,3 +105,12 @@ def test_a_variant_equal_to_the_base_is_shown_once():
 def test_any_query_at_all_gives_a_view(query):
     view, _ = link.read(query)
     assert json.dumps(link.write(view))
+
+
+@given(st.fixed_dictionaries({}, optional={
+    "base": st.dictionaries(PATHS, JSON, max_size=4) | JSON,
+    "variants": st.lists(st.dictionaries(PATHS, JSON, max_size=3), max_size=8) | JSON, "more": JSON}))
+def test_any_content_of_the_packed_parameter_gives_a_view_that_can_be_compared_and_written(content):
+    view, _ = link.read({"x": packed(json.dumps(content))})
+    link.compared(view)
+    assert "".join(link.write(view).values()).isascii()

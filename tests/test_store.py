@@ -85,9 +85,9 @@ def test_a_new_store_is_created_on_demand_and_opens_again(url, store):
 
 
 def test_a_store_keeps_texts_by_their_content_hash(store):
-    content_hash = store.put_text("浮点数 drift")
+    content_hash = store.keep_text("浮点数 drift")
     assert content_hash.startswith("sha256:")
-    assert store.put_text("浮点数 drift") == content_hash
+    assert store.keep_text("浮点数 drift") == content_hash
     assert store.text(content_hash) == "浮点数 drift"
     assert store.text("sha256:0") is None
 
@@ -290,7 +290,7 @@ def test_pruning_makes_the_file_smaller(store, tmp_path):
 
 
 def test_texts_that_no_run_needs_go_after_a_day(store, monkeypatch):
-    needed, unneeded = store.put_text("needed"), store.put_text("unneeded")
+    needed, unneeded = store.keep_text("needed"), store.keep_text("unneeded")
     store.ask([Ask("a", "{}", text=needed)], "probe", "me")
     store.prune(0)
     assert store.text(unneeded) == "unneeded"

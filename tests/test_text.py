@@ -8,7 +8,7 @@ from string import Formatter
 import pytest
 
 from core import tables, vocabulary
-from pages.ui.text import LANGUAGES, TextError, Words, keys
+from pages.ui.text import LANGUAGES, TextError, Words, escaped, keys
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "pages").rglob("*.py"))
@@ -85,3 +85,21 @@ def test_chinese_keeps_the_terms_of_the_field() -> None:
 def test_chinese_has_no_half_width_punctuation_between_chinese_characters() -> None:
     pattern = re.compile(r"[\u4e00-\u9fff][,;:!?()]|[,;:!?()][\u4e00-\u9fff]")
     assert [key for key, words in keys("zh").items() if pattern.search(words)] == []
+
+
+@pytest.mark.parametrize("text", ["![](https://x.example/a.png)", "[a](b)", "<b>", "*x*", "`x`", ":red[x]", "$x$"])
+def test_a_visitors_text_is_shown_as_it_is(text: str) -> None:
+    shown = escaped(text)
+    assert shown.replace("\\", "") == text
+    assert shown != text
+
+
+def test_no_words_of_the_pages_are_left_unused() -> None:
+    code = "".join(path.read_text("utf-8") for path in Path("pages").rglob("*.py"))
+    unused = [key for key in keys("en") if key.startswith(("drift.", "home.", "link.", "chart.", "refused.limit"))
+              and not re.search(rf"[\"']{re.escape(key)}[\"']", code) and not key.startswith(DYNAMIC)]
+    assert unused == []
+
+
+DYNAMIC = ("drift.of_", "drift.scale_", "drift.of", "drift.scale", "home.way_", "refused.limit_", "link.")
+"""Keys that are put together from a table's names."""

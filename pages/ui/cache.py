@@ -7,19 +7,20 @@ expensive experiments this visit has agreed to run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from core import service
 from core.cost import Cost, cost
 from core.experiment import Experiment
+from core.service import RunView, StoreError
 from core.settings import probe_workers
-from core.store import RunView
 from core.trace import Trace
 from pages.ui.link import Variant
 
-AGREED = "cache.agreed"
+AGREED, ASKED = "cache.agreed", "cache.asked"
+ASKED_KEPT = 256
 PATIENCE_S = 3.0
 """A script waits this long before it shows what there is and hands over to a fragment that watches the rest."""
 
@@ -56,9 +57,8 @@ def estimate(experiments: Sequence[Experiment]) -> Cost:
 
 def must_ask(experiments: Sequence[Experiment]) -> bool:
     """Return whether the visitor has to agree first: it would take long, and the results do not stand ready."""
-    missing = service.missing(experiments)
-    agreed: set[str] = st.session_state.setdefault(AGREED, set())
-    unknown = [experiment for experiment in missing if experiment.canonical_json() not in agreed]
+    known = st.session_state.setdefault(AGREED, set()) | _asked().keys()
+    unknown = [one for one in service.missing(experiments) if one.canonical_json() not in known]
     return bool(unknown) and estimate(unknown).seconds / min(len(unknown), probe_workers()) > AUTOMATIC_S
 
 
@@ -70,8 +70,47 @@ def agree(experiments: Sequence[Experiment]) -> None:
 def measure(variants: Sequence[Variant], patience: float = PATIENCE_S) -> list[Measured]:
     """Ask for every variant and return what there is after at most `patience` seconds.
 
-    Errors: ExperimentError when the engine refuses the request, for instance for its size.
+    A run that this visit asked for before is not asked for again when it was cancelled or failed: that takes `again`.
+    Errors: ExperimentError when the engine refuses the request, for instance for its size; StoreError.
     """
-    runs = service.wait(service.ensure([one.experiment for one in variants]), patience)
+    experiments = [one.experiment for one in variants]
+    try:
+        runs = service.wait(_run_ids(experiments), patience)
+    except StoreError:  # a run was pruned meanwhile
+        again(experiments)
+        runs = service.wait(_run_ids(experiments), patience)
     return [Measured(variant, run, service.trace(run.id) if run.status == "done" else None)
             for variant, run in zip(variants, runs, strict=True)]
+
+
+def kept(measured: Sequence[Measured]) -> list[Measured]:
+    """Return what was measured before, with its traces; empty when the store no longer has them all."""
+    try:
+        return [replace(one, trace=service.trace(one.run.id)) for one in measured]
+    except StoreError:
+        return []
+
+
+def again(experiments: Sequence[Experiment]) -> None:
+    """Forget that this visit asked for these experiments, so that they are asked for anew."""
+    agree(experiments)
+    for experiment in experiments:
+        _asked().pop(experiment.canonical_json(), None)
+
+
+def _asked() -> dict[str, str]:
+    """Return which run this visit was given for each experiment."""
+    asked: dict[str, str] = st.session_state.setdefault(ASKED, {})
+    return asked
+
+
+def _run_ids(experiments: Sequence[Experiment]) -> list[str]:
+    """Return the run of each experiment; those that this visit has not asked for yet are asked for."""
+    asked, wanted = _asked(), {one.canonical_json(): one for one in experiments}
+    new = [key for key in wanted if key not in asked]
+    if new:
+        asked |= dict(zip(new, service.ensure([wanted[key] for key in new]), strict=True))
+    for key in list(asked)[: max(0, len(asked) - ASKED_KEPT)]:
+        if key not in wanted:
+            del asked[key]
+    return [asked[one.canonical_json()] for one in experiments]

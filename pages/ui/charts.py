@@ -7,6 +7,7 @@ at the edge that says what it is: never a zero, and never part of the axis range
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -129,7 +130,7 @@ def _line(one: Series, mask: NDArray[np.bool_], above: int, frame: Frame, t: Tex
     return go.Scatter(
         x=np.asarray(one.layers, dtype=np.int32),
         y=np.where(mask, one.values, np.nan).astype(np.float64),
-        name=one.name,
+        name=_literal(one.name),
         uid=_uid(one),
         legendgroup=_uid(one),
         mode="lines+markers" if points else "lines",
@@ -145,7 +146,7 @@ def _name_at_end(line: go.Scatter, one: Series, mask: NDArray[np.bool_]) -> None
     places = np.flatnonzero(mask)
     names = [""] * len(mask)
     if places.size:
-        names[places[-1]] = f"{one.name} "
+        names[places[-1]] = f"{_literal(one.name)} "
     line.update(mode="lines+markers+text", text=names, textposition="top left", textfont={"color": one.style.color},
                 marker={"size": line.marker.size + 4})
 
@@ -159,7 +160,7 @@ def _triangles(one: Series, gaps: NDArray[np.bool_], row: int, frame: Frame, t: 
         x=np.asarray(one.layers[gaps], dtype=np.int32),
         y=np.where(up, 1.0 - step, step),
         yaxis="y2",
-        name=one.name,
+        name=_literal(one.name),
         uid=f"{_uid(one)}gaps",
         legendgroup=_uid(one),
         showlegend=False,
@@ -189,7 +190,12 @@ def _hover(one: Series, frame: Frame, t: Text, value: str) -> str:
     """Say variant, layer, site, statistic, value and unit."""
     where = " · ".join(part for part in (one.site, frame.statistic) if part)
     unit = f" {frame.unit}" if frame.unit else ""
-    return f"<b>{one.name}</b><br>{t('chart.layer')} %{{x}}<br>{where}<br><b>{value}</b>{unit}<extra></extra>"
+    return f"<b>{_literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>{where}<br><b>{value}</b>{unit}<extra></extra>"
+
+
+def _literal(text: str) -> str:
+    """Return a visitor's text so that Plotly shows it as it is: no markup, no placeholders."""
+    return html.escape(text, quote=False).replace("%{", "%\u200b{")
 
 
 def _layout(series: Sequence[Series], frame: Frame, t: Text) -> dict[str, object]:

@@ -16,9 +16,9 @@ from core import service
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
-from pages.ui import fields, link
+from pages.ui import explain, fields, link
 from pages.ui.link import Changes, Variant, View
-from pages.ui.text import Words
+from pages.ui.text import Words, escaped
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 VIEW, QUERY, ROWS = "drift.view", "drift.query", "drift.rows"
@@ -92,9 +92,8 @@ def described() -> tuple[Experiment, ExperimentError | None]:
     """Return the base that the widgets describe; where they describe none, the last good one and why."""
     values = {path: fields.value_of(path, st.session_state[path]) for path in fields.schemas()}
     try:
-        if values["input.text"]:
-            values["input.text"] = service.put_text(values["input.text"])
-        return preset(st.session_state["preset"]).with_values(values), None
+        experiment = preset(st.session_state["preset"]).with_values(values)
+        return experiment.with_values(_hashed(values)), None
     except ExperimentError as error:
         last: View = st.session_state[VIEW]
         return last.base, error
@@ -160,15 +159,26 @@ def _menu(row: int) -> list[str]:
 
 def _changes(codes: list[str], t: Words) -> dict[str, Any]:
     """Read a row's changes; what names no field is said and left out."""
-    changes = {}
+    changes: dict[str, Any] = {}
     for code in codes:
-        name, equals, value = code.partition("=")
-        path = fields.paths().get(name.strip())
-        if not equals or path is None:
-            st.error(t("drift.no_change", value=code), icon=":material/block:")
-        else:
-            changes[path] = fields.json_or_text(value.strip())
-    return changes
+        found = fields.change(code)
+        if not found:
+            st.error(t("drift.no_change", value=escaped(code)), icon=":material/block:")
+        changes |= found
+    try:
+        return _hashed(changes)
+    except ExperimentError as error:
+        st.error(explain.refused(error, t), icon=":material/block:")
+        return {}
+
+
+def _hashed(values: dict[str, Any]) -> dict[str, Any]:
+    """Put a visitor's own text into the store and its hash into its place: links and experiments carry the hash.
+
+    Errors: ExperimentError for a text that is too long.
+    """
+    text = values.get("input.text")
+    return values if not text else values | {"input.text": service.put_text(text)}
 
 
 def named(variants: Sequence[Variant], t: Words) -> list[Variant]:

@@ -18,7 +18,7 @@ from core.trace import Trace
 from core.vocabulary import STATISTICS
 from pages.ui import fields
 from pages.ui.link import Notice
-from pages.ui.text import Words
+from pages.ui.text import Words, escaped
 
 PAIRING_LOOK: dict[str, tuple[str, str]] = {
     "same_weights": (":material/link:", "green"),
@@ -27,7 +27,7 @@ PAIRING_LOOK: dict[str, tuple[str, str]] = {
 }
 """Pairing code → icon and colour of its badge."""
 
-NAMES: dict[str, str] = {
+NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its layer, whatever float16 would do
     "start_rms": "start", "last_rms": "last", "growth": "growth", "log_slope": "slope", "doubling_depth": "doubling",
     "overflow16_layer": "layer", "first_non_finite": "layer", "largest_absmax": "largest", "headroom": "headroom",
     "token_cosine": "cosine",
@@ -66,7 +66,7 @@ def sentence(verdict: Verdict, t: Words) -> str:
 def judgement(name: str, verdicts: Sequence[Verdict], t: Words) -> None:
     """Draw the judgements on one variant: the first and what was to be expected, the rest folded."""
     icon = ":red[:material/error:]" if verdicts[0].alarm else ":green[:material/check_circle:]"
-    st.markdown(f"{icon} **{_escaped(name)}**  \n{sentence(verdicts[0], t)}")
+    st.markdown(f"{icon} **{escaped(name)}**  \n{sentence(verdicts[0], t)}")
     st.caption(t(f"expected.{verdicts[0].expected}"))
     for verdict in verdicts[1:]:
         mark = ":red[:material/error:] " if verdict.alarm else ""
@@ -81,18 +81,19 @@ def refused(error: ExperimentError, t: Words) -> str:
     """Say in the visitor's language why an experiment was refused."""
     path = str(error.values.get("field", ""))
     if not error.key or (error.key == "value" and path not in fields.schemas()):
-        return t("refused.other", reason=error)
+        return t("refused.other", reason=escaped(str(error)))
     named = {name: t(f"field.{str(said).partition('.')[2]}") for name, said in error.values.items()
              if name in ("field", "of") and said in fields.schemas()}
     if error.key == "value":
         named["allowed"] = fields.allowed(path, t)
-    return t(f"refused.{error.key}", **{**error.values, **named})
+    given = {name: escaped(str(value)) for name, value in error.values.items()}
+    return t(f"refused.{error.key}", **{**given, **named})
 
 
 def notice(about: Notice, t: Words) -> str:
     """Say what of a link was refused."""
     reason = {} if about.error is None else {"reason": refused(about.error, t)}
-    return t(about.key, **about.values, **reason)
+    return t(about.key, **{name: escaped(value) for name, value in about.values.items()}, **reason)
 
 
 def pairing_badge(pairing: Pairing, t: Words) -> None:
@@ -136,8 +137,3 @@ def _entries(shown: Mapping[str, str], trace: Trace, t: Words) -> str:
     if STATISTICS[shown["stat"]].sampled and used[0] < count[0]:
         return t("drift.n_sampled", n=number(count[0]), sample=number(used[0]))
     return t("drift.n_exact", n=number(count[0]))
-
-
-def _escaped(text: str) -> str:
-    """Return visitor's text with Markdown's signs taken literally."""
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>()#+-.!|:$~" else sign for sign in text)

@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from core.experiment import Experiment, json_schema
+from core.rules import TEXT_HASH
 from pages.ui.text import Words
 
 HIDDEN = frozenset({"model.family", "protocol.steps", "protocol.record_every", "protocol.optimizer", "protocol.lr",
@@ -111,8 +112,17 @@ def json_or_text(text: str) -> Any:
     """Read text as JSON, else as itself."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
+
+
+def change(code: str) -> dict[str, Any]:
+    """Read a code as a change; empty where it names no field."""
+    name, equals, value = code.partition("=")
+    path = paths().get(name.strip())
+    if not equals or path is None:
+        return {}
+    return {path: value if kind(path) == "text" else json_or_text(value.strip())}
 
 
 def codes(changes: Mapping[str, Any]) -> list[str]:
@@ -134,14 +144,16 @@ def spoken(code: str, t: Words) -> str:
     What names no field is said as it is.
     """
     name, _, value = code.partition("=")
-    if f"{name}.{value}" in t:
+    if name in paths() and f"{name}.{value}" in t:
         return t(f"{name}.{value}")
-    return f"{t(f'field.{name}')}: {spoken_value(name, t)(value)}" if f"field.{name}" in t else code
+    return f"{t(f'field.{name}')}: {spoken_value(name, t)(value)}" if name in paths() else code
 
 
 def spoken_value(name: str, t: Words) -> Callable[[str], str]:
     """Return what says the values of one field."""
     def say(value: str) -> str:
+        if kind(paths()[name]) == "text" and value.startswith(TEXT_HASH):
+            return value.removeprefix(TEXT_HASH)[:8]
         keys = (f"value.{name}_{value}".lower(), f"{name}.{value}", f"norm.{value}" if name == "qk_norm" else "")
         return _PLAIN.get(value) or next((t(key) for key in keys if key in t), value)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.experiment import Experiment
+from core.experiment import Experiment, json_schema
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
 from core.tables import INITS, NORMS, PLACEMENTS
@@ -32,7 +33,6 @@ DIALS: dict[str, str] = {
 CHOICES: dict[str, Mapping[str, object]] = {"norm": NORMS, "placement": PLACEMENTS, "init": INITS}
 """Dial → its names; the dial that is missing here is a number."""
 
-LAYERS = (1, 512)
 MAX_VARIANTS = 6
 VERSION = "1"
 MAX_BYTES = 65_536
@@ -114,7 +114,7 @@ def read(query: Mapping[str, str]) -> tuple[View, list[Notice]]:
         if dial in query:
             base = _changed(base, {path: _dial_value(query[dial], dial)}, _dial_notice(query[dial], dial), notices)
     packed = _unpacked(query.get("x"), notices)
-    base = _apply_each(base, packed.get("base"), notices)
+    base = _apply_each(base, packed.get("base", {}), notices)
     variants = _variants(base, packed["variants"], notices) if "variants" in packed else default_variants(name)
     shown = {key: _choice(query, key, values, SHOWN_DEFAULTS[key], notices) for key, values in SHOWN.items()}
     return View(name, base, variants, shown), notices
@@ -157,7 +157,9 @@ def unpack(text: str) -> Any:
         raise ValueError(str(error)) from None
     if not engine.eof:
         raise ValueError("cut off or too large")
-    return json.loads(raw)
+    content = json.loads(raw)
+    json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate is no text
+    return content
 
 
 def _unpacked(text: str | None, notices: list[Notice]) -> dict[str, Any]:
@@ -167,8 +169,9 @@ def _unpacked(text: str | None, notices: list[Notice]) -> dict[str, Any]:
         content = unpack(text)
     except (ValueError, RecursionError):
         content = None
-    if isinstance(content, dict):
-        return content
+    known = isinstance(content, dict) and content.keys() <= {"base", "variants"}
+    if known and isinstance(content.get("base", {}), dict):
+        return dict(content)
     notices.append(Notice("link.packed", {"value": text[:24]}))
     return {}
 
@@ -184,11 +187,12 @@ def _choice(query: Mapping[str, str], name: str, values: Mapping[str, object] | 
 
 
 def _dial_value(text: str, dial: str) -> Any:
-    return text if dial in CHOICES else int(text) if text.isascii() and text.lstrip("-").isdigit() else text
+    return int(text) if dial not in CHOICES and re.fullmatch(r"-?[0-9]{1,6}", text) else text
 
 
 def _dial_notice(text: str, dial: str) -> Callable[[str], Notice]:
-    allowed = ", ".join(CHOICES[dial]) if dial in CHOICES else f"{LAYERS[0]} … {LAYERS[1]}"
+    depth = json_schema()["$defs"]["Model"]["properties"]["n_layers"]
+    allowed = ", ".join(CHOICES[dial]) if dial in CHOICES else f"{depth['minimum']} … {depth['maximum']}"
     return lambda used: Notice("link.choice", {"name": dial, "value": text[:60], "allowed": allowed, "used": used})
 
 
@@ -201,10 +205,8 @@ def _changed(base: Experiment, changes: Changes, notice: Callable[[str], Notice]
         return base
 
 
-def _apply_each(base: Experiment, changes: object, notices: list[Notice]) -> Experiment:
+def _apply_each(base: Experiment, changes: Changes, notices: list[Notice]) -> Experiment:
     """Apply all changes together; if they are refused, one by one, so that the good ones are kept."""
-    if not isinstance(changes, dict):
-        return base
     try:
         return base.with_values(changes)
     except ExperimentError:

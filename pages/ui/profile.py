@@ -1,10 +1,12 @@
-"""One statistic over depth for several variants: progress while they run, then the chart, the badge and the verdicts.
+"""One statistic over depth for several variants: the chart, its numbers, the badge and the verdicts.
 
 Pages give it variants and what to show; it asks the engine through `cache` and draws through `charts` and `component`.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,52 +16,63 @@ import streamlit as st
 from core import service
 from core.comparison import pairing
 from core.drift import verdicts
-from core.experiment import Experiment
+from core.fields import ExperimentError
 from core.vocabulary import STATISTICS
-from pages.ui import cache, charts, component, explain, theme
+from pages.ui import cache, charts, component, explain, progress, theme
 from pages.ui.cache import Measured
 from pages.ui.link import Variant
-from pages.ui.text import Words
+from pages.ui.text import Words, escaped
 
-WATCH_S = 0.5
-
-DRAWN = "profile.drawn"
-"""What was drawn last; it stays on screen while nothing newer is finished."""
+DRAWN = "profile.drawn."
+"""What was drawn last at a place, without its traces; it stays on screen while nothing newer is finished."""
 
 
 def compare(variants: Sequence[Variant], shown: Mapping[str, str], t: Words) -> None:
-    """Measure the variants and draw everything about them.
+    """Measure the variants, draw them, and say everything about them."""
+    finished = figure(variants, shown, t, key="drift.profile")
+    if finished:
+        say(finished, shown, t)
+        numbers(finished, shown, t)
 
-    Errors: ExperimentError when the engine refuses the request.
+
+def figure(variants: Sequence[Variant], shown: Mapping[str, str], t: Words, key: str,
+           height: int = 520) -> list[Measured]:
+    """Measure the variants and draw their profile; return those that are finished.
+
+    What stands in the way is said in its place: the engine starts, the run is long, the request is refused.
     """
     experiments = [one.experiment for one in variants]
-    if cache.must_ask(experiments):
-        _offer(experiments, t)
-        return
-    measured = cache.measure(variants)
-    watch(measured, t)
+    try:
+        if not service.ready_to_ask():
+            progress.engine(t)
+        elif cache.must_ask(experiments):
+            progress.offer(experiments, t)
+        else:
+            return _drawn(cache.measure(variants), shown, t, key, height)
+    except ExperimentError as error:
+        st.error(explain.refused(error, t), icon=":material/block:")
+    return []
+
+
+def _drawn(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: str, height: int) -> list[Measured]:
+    """Draw what is finished, or once more what was drawn last while nothing is; return what is finished."""
+    progress.watch(measured, t)
     finished = [one for one in measured if one.trace]
-    drawn = finished or st.session_state.get(DRAWN, [])
-    if drawn:
-        draw(drawn, shown, t, key="drift.profile")
     if finished:
-        st.session_state[DRAWN] = finished
-        say(finished, shown, t)
-    elif drawn:
+        st.session_state[DRAWN + key] = [replace(one, trace=None) for one in finished]
+        draw(finished, shown, t, key, height)
+    elif earlier := cache.kept(st.session_state.get(DRAWN + key, [])):
+        draw(earlier, shown, t, key, height)
         st.caption(t("drift.previous"))
+    return finished
 
 
-def watch(measured: Sequence[Measured], t: Words) -> None:
-    """Show what is still under way, and say which variants came to nothing, and why."""
-    if not all(one.run.over for one in measured):
-        _progress([one.run.id for one in measured], [one.name for one in measured], t)
-    _troubles(measured, t)
-
-
-def draw(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: str, height: int = 520) -> None:
+def draw(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: str, height: int) -> None:
     """Draw the profile of every variant that has one."""
     gradient = shown["of"] == "gradient"
-    lines = [one for one in (_series(each, shown, gradient) for each in measured) if one is not None]
+    found = {one.name: _series(one, shown, gradient) for one in measured}
+    lines = [one for one in found.values() if one is not None]
+    _say_absent([name for name, one in found.items() if one is None], bool(lines), gradient, t)
     looks = theme.distinct([one.style for one in lines])
     series = [replace(one, style=look) for one, look in zip(lines, looks, strict=True)]
     statistic = t(f"statistic.{shown['stat']}")
@@ -89,6 +102,40 @@ def say(measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> Non
             explain.judgement(one.name, verdicts(one.trace, one.experiment), t)
 
 
+def numbers(measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:
+    """Draw the chart's numbers as a table, which can be downloaded; folded, it costs nothing."""
+    fold = st.expander(t("drift.numbers"), icon=":material/table:", key="numbers", on_change="rerun")
+    if not fold.open:
+        return
+    columns = {}
+    for one in measured:
+        line = _series(one, shown, shown["of"] == "gradient")
+        columns[one.name] = {} if line is None else dict(zip(line.layers.tolist(), line.values.tolist(), strict=True))
+    layers = sorted({layer for column in columns.values() for layer in column})
+    table: dict[str, list[object]] = {t("chart.layer"): list(layers)}
+    table |= {name: [column.get(layer) for layer in layers] for name, column in columns.items()}
+    fold.dataframe(table, hide_index=True)
+    fold.download_button(t("drift.download"), _csv(table), f"driftscope-{explain.prefixed(shown)}-{shown['site']}.csv",
+                         "text/csv", icon=":material/download:")
+
+
+def _csv(table: Mapping[str, Sequence[object]]) -> str:
+    """Return a table as CSV; non-finite numbers by their names, what is absent empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return stream.getvalue()
+
+
+def _say_absent(names: Sequence[str], any_line: bool, gradient: bool, t: Words) -> None:
+    """Say which variants have no line: they lack the site, or its gradient was not observed."""
+    if names and not any_line:
+        st.info(t("drift.no_gradient") if gradient else t("drift.all_absent"), icon=":material/visibility_off:")
+    elif names:
+        st.caption(" ".join(t("drift.absent", variant=escaped(name)) for name in names))
+
+
 _OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50", "token_rms_p95"})
 """Statistics that are compared with the largest float16."""
 
@@ -110,37 +157,3 @@ def _series(one: Measured, shown: Mapping[str, str], gradient: bool) -> charts.S
     return charts.Series(
         name=one.name, layers=np.asarray(layers)[observed], values=values[observed],
         style=theme.style(model.norm, model.placement, model.init), site=site, key=one.variant.key)
-
-
-def _offer(experiments: Sequence[Experiment], t: Words) -> None:
-    """Say what a long run would cost and wait for the visitor's word."""
-    total = cache.estimate(experiments)
-    st.info(t("drift.run_needed", seconds=f"{total.seconds:.0f}", gflop=f"{total.flops / 1e9:,.0f}",
-              mib=f"{total.peak_bytes / 2**20:,.0f}"), icon=":material/timer:")
-    if st.button(t("drift.run"), type="primary", icon=":material/play_arrow:"):
-        cache.agree(experiments)
-        st.rerun()
-
-
-@st.fragment(run_every=WATCH_S)
-def _progress(run_ids: list[str], names: list[str], t: Words) -> None:
-    """Watch runs that are under way; draw the page anew when all are over."""
-    runs = service.view(run_ids)
-    if all(run.over for run in runs):
-        st.rerun()
-    with st.container(border=True):
-        for name, run in zip(names, runs, strict=True):
-            if not run.over:
-                words = {"queued": t("drift.queued", position=run.queue_position), "running": t("drift.running")}
-                st.caption(f":material/hourglass: {name}: {words[run.status]}")
-        if st.button(t("drift.cancel"), icon=":material/stop:"):
-            service.cancel([run.id for run in runs if not run.over])
-
-
-def _troubles(measured: Sequence[Measured], t: Words) -> None:
-    """Say which variants have nothing to draw, and why."""
-    for one in measured:
-        if one.run.status == "failed":
-            st.error(f"{one.name}: {t('drift.failed', reason=one.run.error)}", icon=":material/error:")
-        elif one.run.status == "cancelled":
-            st.warning(f"{one.name}: {t('drift.cancelled')}", icon=":material/cancel:")

@@ -11,8 +11,9 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import Page
 
+from core.service import StoreError
 from pages.ui import language
-from pages.ui.text import LANGUAGES, Words
+from pages.ui.text import LANGUAGES, Words, escaped
 
 ROOT = Path(__file__).resolve().parents[2]
 ICON = str(ROOT / "assets" / "icon.svg")
@@ -47,8 +48,11 @@ def main() -> None:
         with st.sidebar:
             language.choose(t)
     if refused is not None:
-        st.warning(t("language.refused", value=refused, allowed=", ".join(LANGUAGES)))
-    page.run()
+        st.warning(t("language.refused", value=escaped(refused), allowed=", ".join(LANGUAGES)))
+    try:
+        page.run()
+    except StoreError as error:
+        st.error(t("drift.store", reason=escaped(str(error))), icon=":material/database:")
 
 
 main()

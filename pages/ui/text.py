@@ -64,3 +64,8 @@ class Words:
 def keys(lang: str) -> Mapping[str, str]:
     """Return every key of a language with its words, placeholders not filled in."""
     return _texts(lang)
+
+
+def escaped(text: str) -> str:
+    """Return a visitor's text with the signs of Markdown taken literally: a link must not write links on our page."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>()#+-.!|:$~" else sign for sign in text)

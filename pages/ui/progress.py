@@ -1,0 +1,79 @@
+"""What stands between a question and its picture: the engine starts, a run is long, under way, failed or cancelled.
+
+It knows runs and the visitor's buttons; it does not know what is drawn when all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core import service
+from core.experiment import Experiment
+from pages.ui import cache
+from pages.ui.cache import Measured
+from pages.ui.text import Words, escaped
+
+WATCH_S = 0.5
+
+
+@st.fragment(run_every=WATCH_S)
+def engine(t: Words) -> None:
+    """Say that the engine starts, or why it does not; draw the page when it is there."""
+    if service.ready_to_ask():
+        st.rerun()
+    state = service.state()
+    if state.status == "failed":
+        st.error(t("drift.engine_failed", reason=escaped(state.reason)), icon=":material/error:")
+    else:
+        st.info(t("drift.starting"), icon=":material/hourglass:")
+
+
+def offer(experiments: Sequence[Experiment], t: Words) -> None:
+    """Say what a long run would cost and wait for the visitor's word."""
+    total = cache.estimate(experiments)
+    st.info(t("drift.run_needed", seconds=f"{total.seconds:.0f}", gflop=f"{total.flops / 1e9:,.0f}",
+              mib=f"{total.peak_bytes / 2**20:,.0f}"), icon=":material/timer:")
+    if st.button(t("drift.run"), type="primary", icon=":material/play_arrow:"):
+        cache.agree(experiments)
+        st.rerun()
+
+
+def watch(measured: Sequence[Measured], t: Words) -> None:
+    """Show what is still under way, and say which variants came to nothing, and why."""
+    if not all(one.run.over for one in measured):
+        if service.state().status == "failed":
+            st.error(t("drift.engine_failed", reason=escaped(service.state().reason)), icon=":material/error:")
+        _progress([one.run.id for one in measured], [escaped(one.name) for one in measured], t)
+    _troubles(measured, t)
+
+
+@st.fragment(run_every=WATCH_S)
+def _progress(run_ids: list[str], names: list[str], t: Words) -> None:
+    """Watch runs that are under way; draw the page anew when all are over."""
+    runs = service.view(run_ids)
+    if all(run.over for run in runs):
+        st.rerun()
+    with st.container(border=True):
+        for name, run in zip(names, runs, strict=True):
+            if not run.over:
+                words = {"queued": t("drift.queued", position=run.queue_position), "running": t("drift.running")}
+                st.caption(f":material/hourglass: {name}: {words[run.status]}")
+        if st.button(t("drift.cancel"), icon=":material/stop:"):
+            service.cancel([run.id for run in runs if not run.over])
+
+
+def _troubles(measured: Sequence[Measured], t: Words) -> None:
+    """Say which variants have nothing to draw, and why; they are tried again when the visitor says so."""
+    failed = [one for one in measured if one.run.status in ("failed", "cancelled")]
+    for one in failed:
+        name = escaped(one.name)
+        if one.run.status == "failed":
+            reason = escaped(one.run.error or "")
+            st.error(f"{name}: {t('drift.failed', reason=reason)}", icon=":material/error:")
+        else:
+            st.warning(f"{name}: {t('drift.cancelled')}", icon=":material/cancel:")
+    if failed:
+        st.button(t("drift.again"), icon=":material/refresh:", on_click=cache.again,
+                  args=([one.experiment for one in failed],))
