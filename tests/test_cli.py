@@ -4,12 +4,18 @@ import csv
 import io
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import select
+
+from core.database import RUNS
+from core.store import Ask, Store
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"model": {"n_layers": 2, "d_model": 16, "n_heads": 2}, "input": {"batch": 2, "seq_len": 8}}
@@ -18,8 +24,8 @@ COLUMNS = ["run", "variant", "step", "layer", "site", "head", "statistic", "valu
 
 @pytest.fixture
 def core(tmp_path):
-    def call(*arguments, stdin=""):
-        environment = os.environ | {"DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'store.db'}"}
+    def call(*arguments, stdin="", **variables):
+        environment = os.environ | {"DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'store.db'}"} | variables
         command = [sys.executable, "-W", "error", "-m", "core", *arguments]
         return subprocess.run(command, input=stdin, cwd=ROOT, env=environment, capture_output=True, text=True,
                               timeout=120, check=False)
@@ -104,6 +110,60 @@ def test_what_is_refused_is_one_line_and_status_2(core, arguments):
     assert "Traceback" not in done.stderr
 
 
+DEEP = "[" * 5000
+UNKNOWN_DEVICE = ("--set", "protocol.device=cuda:77")
+"""Refused only when the computation begins: what is refused before it was found out before it."""
+
+
+@pytest.mark.parametrize("arguments", [("runs",), ("drift", "nope"), ("run", "-", *UNKNOWN_DEVICE)])
+def test_a_store_that_cannot_be_opened_is_one_line_before_anything_is_computed(core, arguments):
+    done = core(*arguments, stdin="{}", DRIFTSCOPE_STORE="foo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("DRIFTSCOPE_STORE is not a database URL")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_target_that_cannot_be_written_is_one_line_before_anything_is_computed(core, tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    done = core("run", "-", "--out", str(tmp_path / "folder.json"), *UNKNOWN_DEVICE, stdin="{}")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "cannot be written: Is a directory" in done.stderr
+
+
+def test_a_refused_run_leaves_its_target_as_it_was(core, tmp_path):
+    (tmp_path / "old.json").write_text("old")
+    for name in ("old.json", "new.json"):
+        assert core("run", "-", "--out", str(tmp_path / name), *UNKNOWN_DEVICE, stdin="{}").returncode == 2
+    assert (tmp_path / "old.json").read_text() == "old"
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_output_that_does_not_fit_is_one_line_and_status_2():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "core", "presets"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("value", [DEEP, DEEP + "]" * 5000, "[" * 970 + "]" * 970, f'{{"a": {DEEP}'])
+def test_a_value_that_is_nested_too_deeply_is_one_line_and_status_2(core, value):
+    for arguments in (("run", "-", "--set"), ("compare", "-", "--vary")):
+        done = core(*arguments, f"model.norm={value}", "--no-store", stdin="{}")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_command_ends_with_status_130_and_without_a_word(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    process = subprocess.Popen([sys.executable, "-m", "core", "run", str(tmp_path / "fifo")], cwd=ROOT, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open(tmp_path / "fifo", "w"):  # opens when the command has opened it too
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 130
+
+
 BAD = ["", "nonsense", "[]", '{"model": 3}', '{"model": {"norm": "x"}}', "\x00", '{"a":' * 2000]
 
 
@@ -127,6 +187,35 @@ def test_a_kept_run_is_listed_and_judged(core):
     assert json.loads(core("run", "-", stdin=json.dumps(SMALL)).stdout)[0]["run"] == run
 
 
+def test_the_verdicts_of_a_non_finite_run_are_valid_json(core):
+    run = json.loads(core("run", "-", stdin=json.dumps(NON_FINITE)).stdout)[0]["run"]
+    printed = core("drift", run).stdout
+    verdicts = json.loads(printed, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    words = {value for verdict in verdicts for value in verdict["numbers"].values() if isinstance(value, str)}
+    assert words
+    assert words <= {"nan", "inf", "-inf"}
+
+
+def test_a_stored_experiment_of_another_version_is_listed_with_the_reason(core, tmp_path):
+    core("run", "-", stdin=json.dumps(SMALL))
+    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
+    store.ask([Ask("old", '{"model": {"gone": 1}}')], "probe", "another server")
+    store.close()
+    old, valid = json.loads(core("runs").stdout)
+    assert old["experiment"] is None
+    assert old["error"].startswith("model.gone is not a field")
+    assert (valid["error"], valid["experiment"]["model.n_layers"]) == (None, 2)
+
+
+def test_a_run_of_a_text_that_is_named_by_its_hash_keeps_that_text_in_the_store(core, tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
+    hashed = store.keep_text("to be or not to be")
+    assert core("run", "-", "--set", f"input.text={hashed}", stdin=json.dumps(SMALL)).returncode == 0
+    with store.database.reading() as connection:
+        assert connection.scalar(select(RUNS.c.text)) == hashed
+    store.close()
+
+
 def test_own_text_is_read_from_the_experiment_and_found_again_by_its_hash(core):
     own = SMALL | {"input": SMALL["input"] | {"text": "to be or not to be"}}
     first = core("run", "-", stdin=json.dumps(own))
@@ -143,3 +232,43 @@ def test_only_run_and_compare_import_torch():
     code = "import sys; from core.__main__ import main; main(['presets']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Call make in a folder with the real Makefile, where everything is installed already."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.txt", "requirements-dev.txt", ".venv/bin/pip", ".venv/.dev", "scripts/browser.sh"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".venv/bin/pytest").write_text("#!/bin/sh\necho tested with $BROWSER_PATH\n")
+    (tmp_path / ".venv/bin/pytest").chmod(0o755)
+
+    def call(*arguments):
+        return subprocess.run(["make", "-s", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                              check=False)
+
+    return call
+
+
+def test_the_tests_do_not_run_without_a_browser(make, tmp_path):
+    (tmp_path / "scripts/browser.sh").write_text("echo /a/browser")
+    assert make("test").stdout == "tested with /a/browser\n"
+    (tmp_path / "scripts/browser.sh").write_text("exit 1")
+    done = make("test")
+    assert done.returncode != 0
+    assert "tested" not in done.stdout
+
+
+@pytest.mark.parametrize(("old", "sentence"), [
+    ("exit 1", "needs Python 3.11 or newer"),
+    ('case "$2" in *ensurepip*) exit 1;; esac', "apt install python3-venv"),
+])
+def test_a_python_that_will_not_do_is_named_in_one_sentence(make, tmp_path, old, sentence):
+    (tmp_path / ".venv/bin/pip").unlink()
+    (tmp_path / "old-python").write_text(f"#!/bin/sh\n{old}\n")
+    (tmp_path / "old-python").chmod(0o755)
+    done = make("test", "PYTHON=./old-python")
+    assert done.returncode != 0
+    assert sentence in done.stderr.splitlines()[0]
+    assert "./old-python" in done.stderr.splitlines()[0]

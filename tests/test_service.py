@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from core import service
 from core.claims import LOST
 from core.experiment import parse
 from core.fields import ExperimentError
+from core.keeper import Keeper
 from core.store import Ask, Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,6 +151,28 @@ def test_a_visitors_own_text_is_kept_by_its_hash_and_read_by_the_worker(server):
         service.ensure([small(6, input={**SMALL["input"], "text": "sha256:00"})])
 
 
+def test_traces_are_kept_up_to_a_number_of_bytes(server, monkeypatch):
+    run_ids = service.ensure([small(seed) for seed in (20, 21, 22)])
+    service.wait(run_ids, DEADLINE_S)
+    first = service.trace(run_ids[0])
+    arrays = [array for group in ("activations", "gradients", "heads", "parameters", "histograms")
+              for array in getattr(first.snapshots[0], group).values()]
+    monkeypatch.setattr(service, "TRACES_BYTES", 2 * sum(array.nbytes for array in arrays))
+    second = service.trace(run_ids[1])
+    assert service.trace(run_ids[0]) is first
+    third = service.trace(run_ids[2])
+    assert service.trace(run_ids[2]) is third
+    assert service.trace(run_ids[0]) is first
+    assert service.trace(run_ids[1]) is not second
+    monkeypatch.setattr(service, "TRACES_BYTES", 1)
+    assert service.trace(run_ids[1]) is not service.trace(run_ids[1])
+
+
+def test_a_text_that_is_too_long_is_refused_before_it_is_kept(server, store_url):
+    with pytest.raises(ExperimentError, match="a text of 1 to 4194304 characters"):
+        service.put_text("x" * 5_000_000)
+
+
 def test_a_request_over_the_limits_is_refused_with_the_numbers(server, monkeypatch):
     monkeypatch.setenv("DRIFTSCOPE_LIMIT_PARAMETERS", "1000")
     with pytest.raises(ExperimentError, match="parameters; allowed: up to 1,000 parameters"):
@@ -262,6 +286,74 @@ def test_without_a_server_nothing_is_known_of_devices_but_a_named_one_may_be_ask
         "stopped True", "True",
         'protocol.device is "auto", but no worker has started with this store yet; allowed: cpu, cuda, cuda:N, mps, or '
         "auto once a server has been ready", "[]"]
+
+
+def test_a_store_that_was_served_in_other_surroundings_gives_nobody_its_device(tmp_path):
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    store = Store(url)
+    store.put_fact("device", "cuda")
+    store.put_fact("surroundings", "another machine")
+    store.close()
+    code = ("from core import service\nfrom core.experiment import parse\n"
+            "service.start()\nprint(service.ready_to_ask())\n"
+            "print(service.resolve(parse({})).protocol.device, service.ready_to_ask())\nservice.stop()\n"
+            "service.start()\nprint(service.state().status, service.ready_to_ask())\nservice.stop()")
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True, stdout=subprocess.PIPE,
+                             timeout=90, env={**os.environ, "DRIFTSCOPE_STORE": url, "CUDA_VISIBLE_DEVICES": ""})
+    assert printed.stdout.splitlines() == ["False", "cpu True", "starting True"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("DRIFTSCOPE_STORE_LIMIT", "much"), ("DRIFTSCOPE_STORE", "foo")])
+def test_an_application_that_cannot_start_says_why_in_one_sentence(tmp_path, name, value):
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true", "--server.port=0"]
+    environment = {**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}", name: value}
+    ended = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=60, env=environment, check=False)
+    assert ended.returncode == 1
+    assert f"Driftscope cannot start: {name} is" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_server_with_a_setting_that_cannot_be_read_does_not_start(server, monkeypatch):
+    service.stop()
+    monkeypatch.setenv("DRIFTSCOPE_PROBE_WORKERS", "some")
+    with pytest.raises(service.SettingError, match='DRIFTSCOPE_PROBE_WORKERS is "some"'):
+        service.start()
+    assert service.state().status == "stopped"
+    monkeypatch.delenv("DRIFTSCOPE_PROBE_WORKERS")
+    service.start()
+    until(is_ready)
+
+
+def test_a_keeper_without_a_temporary_folder_says_so_and_tries_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("core.keeper.AGAIN_S", 0.1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    store = Store(f"sqlite:///{tmp_path / 'runs.db'}")
+    keeper = Keeper(store)
+    keeper.start()
+    until(lambda: keeper.state.status == "failed")
+    assert "missing" in keeper.state.reason
+    (tmp_path / "missing").mkdir()
+    until(lambda: keeper.state.status == "ready")
+    keeper.stop()
+    store.close()
+
+
+def test_a_keeper_whose_store_fails_while_it_closes_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("core.keeper.AGAIN_S", 0.1)
+    monkeypatch.setattr("core.keeper.LOOK_S", 0.1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    store = Store(f"sqlite:///{tmp_path / 'runs.db'}")
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE jobs RENAME TO hidden")
+    keeper = Keeper(store)
+    keeper.start()
+    until(lambda: keeper.state.status == "failed")
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE hidden RENAME TO jobs")
+    (tmp_path / "missing").mkdir()
+    until(lambda: keeper.state.status == "ready")
+    keeper.stop()
+    store.close()
 
 
 def test_a_running_server_has_not_imported_torch(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -24,8 +25,9 @@ from core.claims import (
     waiting_jobs,
     waiting_runs,
 )
-from core.database import JOBS, RUNS, StoreError
-from core.settings import SettingError, limits, store_limit
+from core.database import JOBS, RUNS, TEXTS, StoreError
+from core.fields import ExperimentError
+from core.settings import SettingError, check, limits, store_limit
 from core.store import Ask, Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,6 +92,33 @@ def test_a_store_keeps_texts_by_their_content_hash(store):
     assert store.keep_text("浮点数 drift") == content_hash
     assert store.text(content_hash) == "浮点数 drift"
     assert store.text("sha256:0") is None
+
+
+def test_a_content_hash_stays_what_it_is_and_makes_its_text_new_again(store):
+    content_hash = store.keep_text("drift")
+    with store.database.writing() as connection:
+        connection.execute(update(TEXTS).values(created=1.0))
+    assert store.keep_text(content_hash) == content_hash
+    with store.database.reading() as connection:
+        kept = connection.execute(TEXTS.select()).mappings().all()
+    assert [(row["hash"], row["content"]) for row in kept] == [(content_hash, "drift")]
+    assert kept[0]["created"] > time.time() - 60
+    assert store.keep_text("sha256:00") == "sha256:00"
+    assert store.text("sha256:00") is None
+
+
+@pytest.mark.parametrize("text", ["", "a" * 4_194_305, "half a \ud800 pair"])
+def test_a_text_that_no_experiment_may_hold_is_not_kept(store, text):
+    with pytest.raises(ExperimentError):
+        store.keep_text(text)
+    with store.database.reading() as connection:
+        assert connection.execute(TEXTS.select()).all() == []
+
+
+def test_ids_are_words_that_a_command_line_takes(store):
+    run_ids = ask(store, *map(str, range(50)))
+    jobs = [job for job, _ in waiting_jobs(store, "me")]
+    assert set("".join(run_ids + jobs)) <= set("0123456789abcdef")
 
 
 def test_the_same_key_gives_the_same_run(store):
@@ -279,6 +308,35 @@ def test_pruning_removes_the_oldest_unpinned_finished_runs(store):
     assert len(store.views([run_ids[0], run_ids[3]])) == 2
 
 
+def test_texts_count_against_the_limit_and_go_with_the_last_run_that_needs_them(store, monkeypatch):
+    monkeypatch.setattr("core.store.GRACE_S", -1.0)
+    texts = [store.keep_text(letter * 1000) for letter in ("é", "b")]
+    asks = [Ask(str(number), "{}", text=text) for number, text in enumerate((texts[0], texts[0], texts[1]))]
+    run_ids = store.ask(asks, "probe", "me")
+    for run_id in run_ids:
+        mine = claim(store, run_id)
+        mine.append(0, bytes(1000))
+        mine.finish("done")
+    assert store.prune(6000) == 0  # three snapshots, a text of 2000 bytes and one of 1000
+    assert store.prune(2000) == 2
+    assert [store.text(text) is None for text in texts] == [True, False]
+
+
+def test_a_text_that_no_run_needs_drives_no_run_out_of_a_full_store(store):
+    run_id = ask(store, "a")[0]
+    mine = claim(store, run_id)
+    mine.append(0, bytes(1000))
+    mine.finish("done")
+    new, old = store.keep_text("a" * 5000), store.keep_text("b" * 5000)
+    with store.database.writing() as connection:
+        connection.execute(update(TEXTS).where(TEXTS.c.hash == old).values(created=time.time() - 3600))
+    assert store.prune(20_000) == 0
+    assert store.text(old) is not None
+    assert store.prune(3000) == 0
+    assert store.text(old) is None
+    assert store.text(new) is not None  # somebody is about to ask for a run of it
+
+
 def test_pruning_makes_the_file_smaller(store, tmp_path):
     run_id = ask(store, "a")[0]
     mine = claim(store, run_id)
@@ -292,10 +350,10 @@ def test_pruning_makes_the_file_smaller(store, tmp_path):
 def test_texts_that_no_run_needs_go_after_a_day(store, monkeypatch):
     needed, unneeded = store.keep_text("needed"), store.keep_text("unneeded")
     store.ask([Ask("a", "{}", text=needed)], "probe", "me")
-    store.prune(0)
+    store.prune(1000)
     assert store.text(unneeded) == "unneeded"
     monkeypatch.setattr("core.store.DAY_S", -1.0)
-    store.prune(0)
+    store.prune(1000)
     assert store.text(unneeded) is None
     assert store.text(needed) == "needed"
 
@@ -326,6 +384,29 @@ def test_a_store_that_cannot_be_opened_says_why_and_hides_the_password(tmp_path)
     assert "secret" not in str(caught.value)
 
 
+def test_a_database_that_fails_after_it_was_opened_says_so_in_one_sentence(url, store):
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("DROP TABLE snapshots")
+    with pytest.raises(StoreError, match=r"^the store sqlite:.*runs.db cannot be used now: no such table: snapshots$"):
+        store.snapshots("a")
+    with pytest.raises(StoreError, match="no such table"):
+        claim(store, ask(store, "a")[0])
+
+
+def test_a_store_that_is_locked_for_long_says_so_and_works_again_afterwards(url, monkeypatch):
+    monkeypatch.setattr("core.database.BUSY_TIMEOUT_S", 0.1)
+    store = Store(url)
+    other = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="cannot be used now: database is locked"):
+        ask(store, "a")
+    assert store.recent() == []
+    other.execute("ROLLBACK")
+    other.close()
+    assert len(ask(store, "a")) == 1
+    store.close()
+
+
 def test_a_store_of_another_version_is_refused(url):
     first = Store(url)
     first.put_fact("schema", "0")
@@ -351,6 +432,15 @@ def test_settings_are_read_with_their_units(monkeypatch):
     monkeypatch.setenv("DRIFTSCOPE_STORE_LIMIT", "much")
     with pytest.raises(SettingError, match='DRIFTSCOPE_STORE_LIMIT is "much"; allowed: a number'):
         store_limit()
+
+
+@pytest.mark.parametrize("name", ["DRIFTSCOPE_STORE_LIMIT", "DRIFTSCOPE_WORKER_THREADS", "DRIFTSCOPE_PROBE_WORKERS",
+                                  "DRIFTSCOPE_WORKER_MEMORY", "DRIFTSCOPE_LIMIT_FLOPS"])
+def test_every_setting_that_cannot_be_read_is_found_at_once(monkeypatch, name):
+    check()
+    monkeypatch.setenv(name, "much")
+    with pytest.raises(SettingError, match=f'{name} is "much"; allowed: a number'):
+        check()
 
 
 def test_the_store_is_in_the_users_data_folder_by_default(monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from core import claims
 from core.claims import waiting_jobs
+from core.database import StoreError
 from core.experiment import parse
 from core.store import Ask, Store
 from core.trace import Snapshot
@@ -111,6 +112,8 @@ def test_a_long_step_keeps_its_heartbeat(store):
     (RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB"), NO_MEMORY),
     (RuntimeError("mat1 and mat2\n  cannot be multiplied"), "RuntimeError: mat1 and mat2 cannot be multiplied"),
     (KeyError(), "KeyError: no message"),
+    (StoreError("the store x cannot be used now: database is locked"),
+     "the store x cannot be used now: database is locked"),
 ])
 def test_what_ends_a_run_is_one_sentence(error, sentence):
     assert words(error) == sentence
