@@ -90,6 +90,8 @@ def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Ten
     sums = _Sums(q)
     for batch, queries, keys in pieces(tuple(q.shape[:3]), PIECE if q.device.type == "cpu" else PIECE_GPU, rule.causal):
         scores = (q[batch, :, queries] * rule.scale) @ k[batch, :, keys].transpose(-2, -1)  # (b, H, Q, N)
+        if rule.scores_in is not None:
+            scores = scores.to(rule.scores_in).to(wide)
         real = None if mask is None else (mask[batch, None, queries], mask[batch, None, None, keys])
         seen = _seen((queries.start, queries.stop, keys.stop), real, rule.causal, scores)
         sums.add(_rows(scores, seen, rule.softcap, PATTERNS[rule.pattern]), seen)
@@ -256,7 +258,7 @@ def _alignment(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tenso
     (u, q_norms, queries), (w, k_norms, keys) = directions(q), directions(k)  # (B, H, T, K), (B, H, T), (B, H, T)
     norms = torch.stack((q_norms, k_norms)).transpose(1, 2).flatten(2)  # (2, H, B·T)
     scale = norms.amax(2, keepdim=True).clamp(min=torch.finfo(norms.dtype).tiny)
-    tokens = norms.new_full((), norms.shape[2]) if mask is None else mask.sum()
+    tokens = norms.new_full((), norms.shape[2]) if mask is None else mask.sum().to(norms.dtype)
     rms = torch.linalg.vector_norm(norms / scale, dim=2) * scale.squeeze(2) / (tokens * q.shape[-1]).sqrt()
     queries = queries * _has_choice(q, mask, causal)
     return torch.cat((rms, _pair_cosine(u, queries, w, keys, causal).to(rms.dtype)[None]))

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core import fused as exact
 from core.experiment import Experiment, Model
 from core.layers import Linear
 from core.norms import NormSettings
@@ -101,12 +102,15 @@ class Attention(nn.Module):
 def fused(attention: Attention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
     """Return pattern·v, (B, H, T, K), by torch's fused kernel; no T×T tensor, scores and pattern are not observed.
 
-    A scale of 0 or below goes into q: torch's causal kernel multiplies its own −Inf with it and gives NaN (2.13.0).
+    With dropout on the pattern the gradients are torch's own too, which huge scores spoil (core.fused). A scale of 0 or
+    below goes into q: torch's causal kernel multiplies its own −Inf with it and gives NaN (2.13.0).
     """
     causal, scale = attention.causal and view.visible is None, attention.scale
     if scale <= 0:
         q, scale = q * scale, 1.0
-    return F.scaled_dot_product_attention(q, k, v, view.visible, attention.dropped(), causal, scale=scale)
+    if attention.dropped():
+        return F.scaled_dot_product_attention(q, k, v, view.visible, attention.dropped(), causal, scale=scale)
+    return exact.attention(q, k, v, view.visible, causal, scale)
 
 
 def explicit(attention: Attention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
@@ -143,7 +147,8 @@ def softmax_pattern(scores: Tensor, visible: Tensor | None) -> Tensor:
 
 def uniform_pattern(scores: Tensor, visible: Tensor | None) -> Tensor:
     """Return 1/n for each of a query's n visible keys, (B, H, T, T), whatever the scores."""
-    seen = torch.ones(scores.shape[-2:], device=scores.device) if visible is None else visible.float()
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    seen = torch.ones(scores.shape[-2:], dtype=wide, device=scores.device) if visible is None else visible.to(wide)
     return _constant(seen / seen.sum(-1, keepdim=True), scores)
 
 

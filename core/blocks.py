@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from core.attentions import Attention, View
@@ -39,7 +40,9 @@ class Block(nn.Module):
         self.sites = nn.ModuleDict({name: Site() for name in SITES if name in present})
         self.see = {name: self.sites[name] if name in present else nn.Identity() for name in SITES}
         if "attn" in SUBLAYERS[model.sublayers]:
-            self.heads = Heads(float(model.attention_scale or 0.0), model.attn_softcap, model.pattern, model.causal)
+            written_out = experiment.protocol.attention == "explicit"
+            self.heads = Heads(float(model.attention_scale or 0.0), model.attn_softcap, model.pattern, model.causal,
+                               getattr(torch, experiment.protocol.dtype) if written_out else None)
         self.attention_sublayer, self.mlp_sublayer = (
             self._sublayer(part, layer, norm, experiment, norms) if name in SUBLAYERS[model.sublayers] else skip
             for name, part in PARTS.items()

@@ -217,7 +217,7 @@ def json_schema() -> dict[str, Any]:
 
 def _encoded(document: object) -> str:
     try:
-        return json.dumps(document, allow_nan=False)
+        return json.dumps(document)  # NaN and Infinity pass here, so that their field can be named
     except (TypeError, ValueError) as error:
         raise ExperimentError(f"the experiment is not JSON: {error}; allowed: an object of model, input, "
                               "protocol") from None

@@ -110,7 +110,7 @@ def outliers(x: Floats, sample: Floats, histogram: F64, size: float) -> tuple[fl
         return None
     sizes = np.abs(sample)
     median = float(np.median(sizes[sizes > 0] if leave_out else sizes))
-    flat = np.abs(x.reshape(-1))
+    flat = np.abs(x.reshape(-1)).astype(np.float64, copy=False)  # the threshold may be beyond float32
     found = np.flatnonzero((flat >= OUTLIER_RATIO * median) & (flat < np.inf))
     largest_first = np.argsort(-flat[found], kind="stable")
     return median, found[largest_first[:OUTLIERS]]

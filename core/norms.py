@@ -178,7 +178,11 @@ class GroupNorm(Norm):
 
 
 class ScaleNorm(Norm):
-    """g·√D·x/‖x‖ per token, one learned g (Nguyen, Salazar 2019, arXiv:1910.05895); ‖x‖ is taken as ε at least."""
+    """g·√D·x/‖x‖ per token, one learned g (Nguyen, Salazar 2019, arXiv:1910.05895); a token of zeros stays zeros.
+
+    There is no ε. Outside the naive mode a token is brought to the scale of its largest entry first, which changes
+    nothing but that its squares neither overflow nor vanish.
+    """
 
     shifts: ClassVar[bool] = False
 
@@ -188,7 +192,9 @@ class ScaleNorm(Norm):
 
     def formula(self, x: Tensor) -> Tensor:
         """Return x/(‖x‖/√D)."""
-        return x / _root(x.square().mean(-1, keepdim=True)).clamp(min=self.settings.eps * self.width**-0.5)
+        if not self.settings.naive:
+            x = x / _or_one(x.detach().abs().amax(-1, keepdim=True))
+        return x / _or_one(_root(x.square().mean(-1, keepdim=True)))
 
 
 class DyT(Norm):
@@ -273,6 +279,11 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     if weight is not None:
         x = x * weight.to(x.dtype)
     return x if bias is None else x + bias.to(x.dtype)
+
+
+def _or_one(size: Tensor) -> Tensor:
+    """Return `size`, or 1 where it is 0."""
+    return torch.where(size == 0, 1, size)
 
 
 def _root(x: Tensor) -> Tensor:

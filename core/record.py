@@ -76,7 +76,7 @@ class Record:
                  residual: bool) -> Snapshot:
         """Return the snapshot of the step; gradients are empty when none was observed.
 
-        `residual`: branches are added to a stream, so that branch_ratio is defined.
+        `residual`: branches are added to a stream; without one there is no branch_ratio.
         """
         tables = {direction: _fetched(rows, len(self.sites)) for direction, rows in self._rows.items()}
         seen = {name: tables[direction] for name, direction in _GROUPS.items() if self._rows[direction]}
@@ -84,7 +84,8 @@ class Record:
             {statistic: values for statistic, values in named(tables[direction], self.full).items()
              if getattr(STATISTICS[statistic], direction)} for direction in (FORWARD, GRADIENT))
         activations["layer_cosine"] = self._layer_cosine()
-        activations["branch_ratio"] = self._branch_ratio(activations["rms"], residual)
+        if residual:
+            activations["branch_ratio"] = self._branch_ratio(activations["rms"])
         return Snapshot(
             step=step, loss=loss, layout=layout, activations=activations,
             gradients=gradients if self.has(GRADIENT) else {},
@@ -118,12 +119,12 @@ class Record:
         clipped: F64 = np.clip(cosine, -1.0, 1.0)
         return clipped
 
-    def _branch_ratio(self, rms: F64, residual: bool) -> F64:
+    def _branch_ratio(self, rms: F64) -> F64:
         ratio = np.full(len(self.sites), np.nan)
         rows = {site: row for row, site in enumerate(self.sites)}
         for row, (layer, name) in enumerate(self.sites):
             streams = [rows[layer, stream] for stream in BRANCHES.get(name, ()) if (layer, stream) in rows]
-            if residual and streams and rms[streams[0]] != 0:
+            if streams and rms[streams[0]] != 0:
                 ratio[row] = rms[row] / rms[streams[0]]
         return ratio
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+import torch
 from torch import Tensor, nn
 
 from core.vocabulary import EMBED, SITES
@@ -27,12 +28,15 @@ class Heads(nn.Module):
     """The place where an attention shows its queries and keys, so that per-head measures need no T×T tensor.
 
     `scale` multiplies q·k; `softcap` c, or None, turns a score into c·tanh(score/c); `pattern` is a name in PATTERNS;
-    `causal` hides later keys.
+    `causal` hides later keys; `scores_in` is the dtype in which the attention holds its scores, where it writes them
+    out: what overflows there has overflowed in the run.
     """
 
-    def __init__(self, scale: float, softcap: float | None, pattern: str, causal: bool) -> None:
+    def __init__(self, scale: float, softcap: float | None, pattern: str, causal: bool,
+                 scores_in: torch.dtype | None = None) -> None:
         super().__init__()
         self.scale, self.softcap, self.pattern, self.causal = scale, softcap, pattern, causal
+        self.scores_in = scores_in
 
     def forward(self, q: Tensor, k: Tensor, mask: Tensor | None) -> None:
         """Do nothing with q and k (B, H, T, K; k repeated over the heads) and mask (B, T), true at real tokens."""

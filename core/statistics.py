@@ -111,7 +111,7 @@ FROM_ROWS: dict[str, Callable[[Table], F64]] = {
     **{name: _column(name) for name in ("n", "n_nan", "n_posinf", "n_neginf", "mean", "std", "min", "max")},
     "n_sample": lambda table: table.get("n_sample", table["n"]),
     "rms": lambda table: np.hypot(table["mean"], table["std"]),
-    "absmax": lambda table: np.maximum(table["max"], -table["min"]),
+    "absmax": lambda table: np.maximum(table["max"], -table["min"]) + 0.0,  # never −0
     "norm": lambda table: np.hypot(table["mean"], table["std"]) * np.sqrt(table["n_finite"]),
     "zero_frac": _share("n_zero"),
     "overflow_frac16": _share("n_overflow"),

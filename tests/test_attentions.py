@@ -1,11 +1,14 @@
 """Attention: both protocols, all patterns, and each option against a law of its own."""
 
+import numpy as np
 import pytest
 import torch
 
+from core import fused
 from core.experiment import parse
 from core.model import build
 from core.tables import PATTERNS
+from core.train import train
 
 SMALL = {"n_layers": 1, "d_model": 32, "n_heads": 4, "positions": "none", "norm": "none"}
 SITES = ("q", "k", "v", "attn_scores", "attn_pattern")
@@ -206,3 +209,44 @@ def test_dropout_falls_on_the_pattern_after_it_was_shown():
     assert torch.equal(stack(vectors()).x, stack(vectors()).x)
     stack.train()
     assert not torch.equal(stack(vectors()).x, stack(vectors()).x)
+
+
+@pytest.mark.parametrize(("size", "rounding"), [(1.0, 1e-5), (1e2, 1e-4), (1e4, 1e-2)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_fused_gradients_are_those_of_the_written_out_softmax_at_any_scale(size, rounding, causal):
+    given = [torch.randn(2, 3, 40, 8, generator=torch.Generator().manual_seed(n)) for n in range(4)]
+    q, k, v = (x.mul(size if n < 1 else 1).requires_grad_() for n, x in enumerate(given[:3]))
+    fused.attention(q, k, v, None, causal, 0.5).backward(given[3])
+    q64, k64, v64 = (x.detach().double().requires_grad_() for x in (q, k, v))
+    scores = (q64 * 0.5) @ k64.transpose(-2, -1)
+    if causal:
+        scores = scores.masked_fill(~torch.ones(40, 40, dtype=torch.bool).tril(), -torch.inf)
+    (scores.softmax(-1) @ v64).backward(given[3].double())
+    for found, exact in zip((q, k, v), (q64, k64, v64), strict=True):
+        assert found.grad.isfinite().all()
+        error = (found.grad - exact.grad).abs().max() / exact.grad.abs().max()
+        assert error < rounding
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_fused_gradients_pass_the_gradient_check_in_pieces(causal, monkeypatch):
+    monkeypatch.setattr(fused, "PIECE", 7)
+    given = [torch.randn(1, 2, 5, 3, generator=torch.Generator().manual_seed(n), dtype=torch.float64).requires_grad_()
+             for n in range(3)]
+    assert torch.autograd.gradcheck(lambda q, k, v: fused.attention(q, k, v, None, causal, 0.7), given)
+
+
+def test_a_stack_that_explodes_has_finite_gradients_when_they_are_finite():
+    snapshot = next(train(parse({"model": {"norm": "none", "n_layers": 24, "d_model": 32}, "input": {"batch": 2}})))
+    assert snapshot.activations["rms"][-1] > 1e4
+    assert snapshot.non_finite is None
+
+
+def test_head_measures_of_written_out_scores_show_what_overflowed_in_the_run():
+    document = {"model": {"n_layers": 1, "d_model": 64, "qk_gain": 100, "init_gain": 1.5, "causal": False},
+                "input": {"source": "gaussian", "batch": 2, "seq_len": 16},
+                "protocol": {"dtype": "float16", "attention": "explicit"}}
+    snapshot = next(train(parse(document)))
+    row = snapshot.layout.sites.index((0, "attn_scores"))
+    assert snapshot.activations["n_posinf"][row] + snapshot.activations["n_neginf"][row] > 0
+    assert not np.isfinite(snapshot.heads["score_absmax"]).all()

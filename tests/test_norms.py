@@ -274,3 +274,12 @@ def test_a04_the_size_of_the_jacobian(name, lost):
     jacobian = torch.autograd.functional.jacobian(lambda given: normalize(name, given, eps=0), x)
     scale = x.std(correction=0) if name == "layernorm" else x.square().mean().sqrt()
     assert jacobian.norm().item() == pytest.approx(((16 - lost) ** 0.5 / scale).item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-7, 1.0, 1e30])
+def test_scalenorm_has_no_epsilon_and_keeps_zeros(size):
+    x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0)) * size
+    torch.testing.assert_close(normalize("scalenorm", x, 0.5).square().mean(-1), torch.ones(3))
+    zeros = torch.zeros(2, 16, requires_grad=True)
+    normalize("scalenorm", zeros, 1e-5).sum().backward()
+    assert zeros.grad.isfinite().all()

@@ -165,7 +165,7 @@ def test_traces_are_kept_up_to_a_number_of_bytes(server, monkeypatch):
     assert service.trace(run_ids[0]) is first
     assert service.trace(run_ids[1]) is not second
     monkeypatch.setattr(service, "TRACES_BYTES", 1)
-    assert service.trace(run_ids[1]) is not service.trace(run_ids[1])
+    assert service.trace(run_ids[2]) is not service.trace(run_ids[2])  # not even one that alone is too large
 
 
 def test_a_text_that_is_too_long_is_refused_before_it_is_kept(server, store_url):
