@@ -77,7 +77,7 @@ async function paint(chart) {
   const first = !plot._fullLayout;
   if (first) plot.replaceChildren(); // the message of a painting that failed
   plot.style.height = `${data.height}px`;
-  plot.lang = data.lang;
+  plot.lang = document.documentElement.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
   Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });
   await Plotly.react(plot, structuredClone(data.figure.data), dressed(data, plot), structuredClone(SETTINGS));

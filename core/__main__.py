@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -193,8 +194,12 @@ def _values(text: str) -> list[Any]:
     try:
         values: list[Any] = json.loads(f"[{text}]")
     except (ValueError, RecursionError):
-        values = [_value(part) for part in text.split(",")]
+        values = [_value(part) for part in _COMMA.split(text)]
     return values
+
+
+_COMMA = re.compile(r",(?![^\[{]*[\]}])")
+"""A comma that stands in no list or object."""
 
 
 def _print_json(content: object) -> int:

@@ -136,11 +136,10 @@ def _texts(experiment: Experiment, store: Store | None) -> dict[str, str] | None
 def _stop(experiment: Experiment, last: Snapshot) -> str | None:
     """Say where a non-finite value began, if it is of a kind that stops this experiment's run."""
     protocol = experiment.protocol
-    forward, gradient = last.counts(), last.counts(gradient=True)
-    overflow_step = protocol.loss_scale is not None and not any(forward.values())
-    stops = {"nan": protocol.stop_on_nan, "inf": protocol.stop_on_inf}
-    met = [kind for kind, wanted in stops.items() if wanted and forward[kind] + gradient[kind]]
-    if not met or overflow_step or last.non_finite is None:
+    forward, gradient = last.non_finite_kinds(), last.non_finite_kinds(gradient=True)
+    overflow_step = protocol.loss_scale is not None and not forward
+    stops = {kind for kind, wanted in (("nan", protocol.stop_on_nan), ("inf", protocol.stop_on_inf)) if wanted}
+    if overflow_step or last.non_finite is None or not stops & (forward | gradient):
         return None
     return _where(last.non_finite, last.layout.n_layers)
 

@@ -98,12 +98,16 @@ class Snapshot:
         everywhere = np.ones(len(self.layout.parameters), bool)
         return everywhere if statistic.startswith("weight") or self.grad_observed is None else self.grad_observed
 
-    def counts(self, gradient: bool = False) -> dict[str, int]:
-        """Return how many NaN and how many infinite entries all sites together held, as {"nan": …, "inf": …}."""
+    def non_finite_kinds(self, gradient: bool = False) -> set[str]:
+        """Return which of nan and inf the step met: at sites or in the loss; or in gradients, parameters' included."""
         values = self.gradients if gradient else self.activations
-        names = ("n_nan", "n_posinf", "n_neginf")
-        total = {name: int(np.nansum(values[name])) if name in values else 0 for name in names}
-        return {"nan": total["n_nan"], "inf": total["n_posinf"] + total["n_neginf"]}
+        counts = {"nan": ("n_nan",), "inf": ("n_posinf", "n_neginf")}
+        kinds = {kind for kind, names in counts.items() for name in names if np.nansum(values.get(name, 0)) > 0}
+        norms = self.parameters.get("param_grad_norm", np.empty(0))
+        seen = norms[self.observed_parameters("param_grad_norm")] if norms.size else norms
+        others = seen if gradient else np.array([self.loss])
+        met = {"nan": np.isnan(others).any(), "inf": np.isinf(others).any()}
+        return kinds | {kind for kind, found in met.items() if found}
 
     def to_bytes(self) -> bytes:
         """Return the snapshot as compressed bytes (npz with one JSON entry); `from_bytes` gives it back exactly."""

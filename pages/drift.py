@@ -20,7 +20,7 @@ with st.sidebar:
     variants = controls.variants(t)
 shown = controls.shown(t)
 chart = st.container()
-controls.settings(t)
+settings = controls.settings(t)
 
 base, wrong = controls.described()
 view = View(st.session_state["preset"], base, variants, shown)
@@ -29,7 +29,8 @@ compared, refused = link.compared(view)
 
 with chart:
     if wrong:
-        st.error(explain.refused(wrong, t), icon=":material/block:")
+        for place in (st, settings):
+            place.error(explain.refused(wrong, t), icon=":material/block:")
     for notice in refused:
         st.warning(explain.notice(notice, t), icon=":material/block:")
     profile.compare(controls.named(compared, t), shown, t)

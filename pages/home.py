@@ -23,7 +23,8 @@ st.caption(t("home.figure_lead"))
 profile.figure(controls.named(link.compared(View())[0], t), SHOWN_DEFAULTS, t, key="home.profile", height=430)
 reading, story = st.columns(2, gap="large")
 reading.markdown(t("home.figure_read"))
-reading.page_link(DRIFT, label=t("home.open"), icon=":material/tune:", query_params={PARAMETER: t.lang})
+reading.page_link(DRIFT, label=t("home.open"), icon=":material/tune:",
+                  query_params={"preset": link.DEFAULT_PRESET, PARAMETER: t.lang})
 story.markdown(t("home.what_drift"))
 
 st.header(t("home.ways"))

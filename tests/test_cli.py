@@ -272,3 +272,27 @@ def test_a_python_that_will_not_do_is_named_in_one_sentence(make, tmp_path, old,
     assert done.returncode != 0
     assert sentence in done.stderr.splitlines()[0]
     assert "./old-python" in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("document", [
+    {"model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "norm": "none", "embed_scale": 3e37, "init_gain": 0},
+     "input": {"batch": 2, "seq_len": 8}},
+    {"model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "norm": "none", "sublayers": "mlp", "activation": "identity",
+               "init": "normal", "init_std": 0.05, "output_gain": 100, "d_ff": 8, "bias": False},
+     "input": {"source": "scaled", "feature_scales": [4500] * 16, "batch": 2, "seq_len": 8},
+     "protocol": {"dtype": "float16"}},
+], ids=["loss", "parameter gradient"])
+def test_a_loss_or_a_parameter_gradient_that_is_not_finite_ends_with_status_3_too(core, document):
+    done = core("run", "-", "--no-store", stdin=json.dumps(document))
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+
+
+def test_lists_and_words_mix_in_the_values_of_a_varied_field(core):
+    done = core("compare", "-", "--vary", "input.lengths=[8,4],ragged,null", "--no-store", stdin=json.dumps(SMALL))
+    variants = list(dict.fromkeys(row["variant"] for row in json.loads(done.stdout)))
+    assert variants == ["input.lengths=[8, 4]", "input.lengths=ragged", "input.lengths=null"]
+
+
+def test_a_number_that_is_not_finite_is_refused_by_its_field(core):
+    done = core("run", "-", "--set", "model.norm_eps=NaN", stdin="{}")
+    assert done.stderr == "model.norm_eps is NaN; allowed: a finite number from 0 to 1\n"

@@ -191,3 +191,81 @@ def test_the_packed_link_is_short_enough_for_a_chat_window():
     variants = [{"model.norm": norm, "model.placement": "post", "model.init": "kaiming"} for norm in
                 ("none", "rmsnorm", "batchnorm", "groupnorm", "scalenorm", "dyt")]
     assert len(json.dumps(query(variants=variants))) < 500
+
+
+def test_a_cancelled_run_stays_cancelled_until_it_is_asked_for_again(visit):
+    t = Words("en")
+    visit.open(query({"model.n_layers": 200, "input.batch": 4, "model.norm": "groupnorm"}, []))
+    visit.page.get_by_role("button", name=t("drift.run")).click()
+    visit.page.get_by_role("button", name=t("drift.cancel")).click()
+    expect(visit.page.get_by_text(t("drift.cancelled"))).to_be_visible()
+    visit.settle()
+    expect(visit.page.get_by_role("button", name=t("drift.again"))).to_be_visible()
+    assert visit.page.get_by_text(t("drift.running")).count() == 0
+
+
+def test_a_link_with_the_visitors_own_text_gives_the_same_picture_cold(visit, chromium, address):
+    visit.open(query(SMALL, []))
+    before = drawn(visit, 1)
+    visit.page.get_by_text(Words("en")("drift.settings")).click()
+    visit.page.get_by_role("tab", name=Words("en")("part.input")).click()
+    box = visit.page.get_by_role("textbox", name=Words("en")("field.text"))
+    box.fill("entirely other words, and not many of them")
+    box.press("Control+Enter")
+    visit.page.wait_for_function(f"old => JSON.stringify({CURRENT}) !== JSON.stringify(old)", arg=before)
+    visit.settle()
+    own = visit.chart(POINTS)
+    other = Visit(chromium.new_context(locale="en-US").new_page(), address)
+    other.page.goto(visit.page.url)
+    other.settle()
+    assert drawn(other, 1) == own
+    visit.page.reload()
+    visit.settle()
+    assert drawn(visit, 1) == own
+
+
+CURRENT = ("(() => document.querySelector('.driftscope-chart').data.filter(d => d.yaxis !== 'y2')"
+           ".map(d => Array.from(d.y._inputArray ?? d.y)))()")
+
+
+def test_back_leads_through_the_states_that_were_chosen(visit):
+    visit.open("/drift?lang=en")
+    drawn(visit, 3)
+    for choice in ("ScaleNorm", "RMSNorm"):
+        visit.page.get_by_role("combobox", name="Norm").first.click()
+        visit.page.get_by_role("option", name=choice, exact=True).click()
+        visit.page.wait_for_url(f"**norm={choice.lower()}**")
+        visit.settle()
+    visit.page.go_back()
+    visit.page.wait_for_url("**norm=scalenorm**")
+    visit.settle()
+    visit.page.wait_for_function("() => document.querySelector('.driftscope-chart').data[0].name === 'ScaleNorm'")
+    visit.page.go_back()
+    visit.page.wait_for_function("() => document.querySelector('.driftscope-chart').data[0].name === 'LayerNorm'")
+    visit.settle()
+    assert "norm=" not in visit.page.url
+
+
+def test_after_the_language_switch_every_control_speaks_it(visit):
+    visit.open("/drift?lang=en&preset=post_layernorm")
+    drawn(visit, 3)
+    visit.page.get_by_test_id("stSidebar").get_by_text("中文").click()
+    visit.page.wait_for_url("**lang=zh**")
+    visit.settle()
+    zh = Words("zh")
+    shown = visit.page.inner_text("[data-testid=stSidebar]")
+    for words in (zh("preset.post_layernorm"), zh("placement.post"), zh("norm.none")):
+        expect(visit.page.get_by_text(words).first).to_be_visible()
+    assert Words("en")("preset.post_layernorm") not in shown
+    assert visit.page.evaluate("document.documentElement.lang") == "zh"
+
+
+def test_counts_of_zero_are_drawn_and_not_called_missing(visit):
+    visit.open(query(stat="n_nan"))
+    assert [set(line) for line in drawn(visit, 3)] == [{0}, {0}, {0}]
+    assert visit.page.get_by_text(Words("en")("chart.nothing")).count() == 0
+
+
+def test_a_site_that_is_not_recorded_says_why(visit):
+    visit.open(query(site="attn_pattern"))
+    expect(visit.page.get_by_text(Words("en")("drift.not_observed", site="attn_pattern"))).to_be_visible()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from core import service
-from core.cost import Cost, cost
+from core.cost import Cost, check_limits, cost
 from core.experiment import Experiment
 from core.service import RunView, StoreError
 from core.settings import probe_workers
@@ -56,7 +56,11 @@ def estimate(experiments: Sequence[Experiment]) -> Cost:
 
 
 def must_ask(experiments: Sequence[Experiment]) -> bool:
-    """Return whether the visitor has to agree first: it would take long, and the results do not stand ready."""
+    """Return whether the visitor has to agree first: it would take long, and the results do not stand ready.
+
+    Errors: ExperimentError for what no word could allow: it is over the server's limits.
+    """
+    check_limits(list(experiments), service.limits())
     known = st.session_state.setdefault(AGREED, set()) | _asked().keys()
     unknown = [one for one in service.missing(experiments) if one.canonical_json() not in known]
     return bool(unknown) and estimate(unknown).seconds / min(len(unknown), probe_workers()) > AUTOMATIC_S

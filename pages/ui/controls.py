@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import service
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
-from pages.ui import explain, fields, link
+from pages.ui import explain, fields, language, link
 from pages.ui.link import Changes, Variant, View
 from pages.ui.text import Words, escaped
 
@@ -28,11 +29,11 @@ def settle() -> list[link.Notice]:
     """Take the view from the link when it is a new one, else from this visit; fill every widget that is empty."""
     query = {name: value for name, value in st.query_params.items() if name in _PARAMETERS}
     known = st.session_state.get(QUERY)
-    arrived = known is None or (bool(query) and query != known)
+    another = known is None or (query != known and (bool(query) or language.stayed()) and not _touched())
     notices: list[link.Notice] = []
-    if arrived:
+    if another:
         st.session_state[VIEW], notices = link.read(query)
-    _fill(st.session_state[VIEW], force=arrived)
+    _fill(st.session_state[VIEW], force=another or language.is_new())  # widgets keep the words they were made with
     return notices
 
 
@@ -40,9 +41,9 @@ def mirror(view: View) -> None:
     """Keep the view and write it into the URL."""
     st.session_state[VIEW] = view
     st.session_state[QUERY] = query = link.write(view)
-    for name in _PARAMETERS - query.keys():
-        st.query_params.pop(name, None)
-    st.query_params.update(query)
+    whole = {name: value for name, value in st.query_params.items() if name not in _PARAMETERS} | query
+    if whole != st.query_params.to_dict():
+        st.query_params.from_dict(whole)  # at once: each change is an entry in the browser's history
 
 
 def base(t: Words) -> None:
@@ -73,11 +74,15 @@ def variants(t: Words) -> tuple[Changes, ...]:
     return tuple(changes for changes in found if changes)
 
 
-def settings(t: Words) -> None:
-    """Draw all other fields, folded away: a tab a part, a widget a field. Folded, they cost a visit nothing."""
+def settings(t: Words) -> DeltaGenerator:
+    """Draw all other fields, folded away: a tab a part, a widget a field. Folded, they cost a visit nothing.
+
+    Returns the place beside them where a refusal is said.
+    """
     fold = st.expander(t("drift.settings"), icon=":material/tune:", key="settings", on_change="rerun")
+    beside = fold.container()
     if not fold.open:
-        return
+        return beside
     with fold:
         tabs = st.tabs([t(f"part.{part}") for part in Experiment.model_fields])
         for part, tab in zip(Experiment.model_fields, tabs, strict=True):
@@ -86,6 +91,7 @@ def settings(t: Words) -> None:
             for index, path in enumerate(rest):
                 with columns[index % 4]:
                     fields.widget(path, t)
+    return beside
 
 
 def described() -> tuple[Experiment, ExperimentError | None]:
@@ -119,13 +125,23 @@ def _options(name: str, t: Words) -> Callable[[str], str]:
     return lambda value: t(f"drift.{name}_{value}")
 
 
-def _fill(view: View, force: bool) -> None:
-    """Give every widget the value that the view has for it; without `force` only those that have none."""
+def _touched() -> bool:
+    """Return whether the visitor moved a widget: the address is then an old one, not one gone back to."""
+    held = _held(st.session_state[VIEW])
+    return any(st.session_state[key] != value for key, value in held.items() if key in st.session_state)
+
+
+def _held(view: View) -> dict[str, Any]:
+    """Return what every widget holds when it shows `view`, by key."""
     values: dict[str, Any] = {"preset": view.preset, **view.shown, ROWS: len(view.variants)}
     values |= {path: fields.held(path, value) for path, value in view.base.paths().items() if path in fields.schemas()}
-    values |= {f"variant.{row}": fields.codes(changes) for row, changes in enumerate(view.variants)}
+    return values | {f"variant.{row}": fields.codes(changes) for row, changes in enumerate(view.variants)}
+
+
+def _fill(view: View, force: bool) -> None:
+    """Give every widget the value that the view has for it; without `force` only those that have none."""
     state: MutableMapping[Any, Any] = st.session_state
-    for key, value in values.items():
+    for key, value in _held(view).items():
         if force or key not in state:
             state[key] = value
 
@@ -182,7 +198,9 @@ def _hashed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def named(variants: Sequence[Variant], t: Words) -> list[Variant]:
-    """Return the variants with names: the values of the fields in which they differ."""
+    """Return the variants with names: the values of the fields that all change, else what each changes of the base."""
     changed = list(dict.fromkeys(path for one in variants for path in one.changes)) or ["model.norm"]
+    alike = all(list(one.changes) == changed for one in variants if one.changes)
+    named = [(one, changed if alike else one.changes or ("model.norm", "model.placement")) for one in variants]
     return [replace(one, name=" · ".join(fields.spoken(code, t) for code in fields.codes(
-        {path: one.experiment.paths()[path] for path in changed}))) for one in variants]
+        {path: one.experiment.paths()[path] for path in paths}))) for one, paths in named]

@@ -1,4 +1,4 @@
-"""Which language this visit speaks: the one chosen here, else the URL's ``lang``, else the browser's, else English.
+"""Where a visit is and what it speaks: the language chosen here, else the URL's ``lang``, else the browser's, or ours.
 
 The file knows Streamlit's session and query; the words themselves are in `pages.ui.text`. The control is not bound with
 ``bind="query-params"``: Streamlit would write the label (中文) into the URL instead of the code (zh).
@@ -12,6 +12,8 @@ from pages.ui.text import LANGUAGES, Words
 
 PARAMETER = "lang"
 """Name in the URL and key of the control."""
+
+HERE, ARRIVED, SAME_PAGE = "language.here", "language.arrived", "language.same_page"
 
 
 def words() -> Words:
@@ -45,3 +47,21 @@ def _guess() -> str:
     """Take the browser's language if we have it."""
     code = (st.context.locale or "").split("-")[0].lower()
     return code if code in LANGUAGES else next(iter(LANGUAGES))
+
+
+def arrive(page: str) -> None:
+    """Note which page this run shows in which language, so that a page knows whether it was there a moment ago."""
+    now = (page, words().lang)
+    st.session_state[ARRIVED] = st.session_state.get(HERE) != now
+    st.session_state[SAME_PAGE] = (st.session_state.get(HERE) or now)[0] == page
+    st.session_state[HERE] = now
+
+
+def is_new() -> bool:
+    """Return whether the page or its language is another one than in the run before: widgets are filled anew."""
+    return bool(st.session_state.get(ARRIVED, True))
+
+
+def stayed() -> bool:
+    """Return whether the run before showed this page too."""
+    return bool(st.session_state.get(SAME_PAGE, False))

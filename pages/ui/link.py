@@ -130,6 +130,8 @@ def compared(view: View) -> tuple[list[Variant], list[Notice]]:
         except ExperimentError as error:
             notices.append(Notice("link.variant", {"value": describe(changes)}, error))
             continue
+        if experiment.canonical_json() in found:
+            notices.append(Notice("link.duplicate", {"value": describe(changes)}))
         found.setdefault(experiment.canonical_json(), Variant(changes, experiment))
     return list(found.values()), notices
 

@@ -47,6 +47,7 @@ def figure(variants: Sequence[Variant], shown: Mapping[str, str], t: Words, key:
             progress.engine(t)
         elif cache.must_ask(experiments):
             progress.offer(experiments, t)
+            _earlier(shown, t, key, height)
         else:
             return _drawn(cache.measure(variants), shown, t, key, height)
     except ExperimentError as error:
@@ -61,18 +62,23 @@ def _drawn(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key
     if finished:
         st.session_state[DRAWN + key] = [replace(one, trace=None) for one in finished]
         draw(finished, shown, t, key, height)
-    elif earlier := cache.kept(st.session_state.get(DRAWN + key, [])):
+    else:
+        _earlier(shown, t, key, height)
+    return finished
+
+
+def _earlier(shown: Mapping[str, str], t: Words, key: str, height: int) -> None:
+    """Draw once more what was drawn last at this place, and say so."""
+    if earlier := cache.kept(st.session_state.get(DRAWN + key, [])):
         draw(earlier, shown, t, key, height)
         st.caption(t("drift.previous"))
-    return finished
 
 
 def draw(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: str, height: int) -> None:
     """Draw the profile of every variant that has one."""
     gradient = shown["of"] == "gradient"
-    found = {one.name: _series(one, shown, gradient) for one in measured}
-    lines = [one for one in found.values() if one is not None]
-    _say_absent([name for name, one in found.items() if one is None], bool(lines), gradient, t)
+    lines = [line for one in measured if (line := _series(one, shown, gradient)) is not None]
+    _say_absent(measured, shown, gradient, t)
     looks = theme.distinct([one.style for one in lines])
     series = [replace(one, style=look) for one, look in zip(lines, looks, strict=True)]
     statistic = t(f"statistic.{shown['stat']}")
@@ -80,7 +86,7 @@ def draw(measured: Sequence[Measured], shown: Mapping[str, str], t: Words, key: 
     site = f"{t('site.' + shown['site'])} ({shown['site']})"
     title = " · ".join([*([t("drift.of_gradient")] if gradient else []), statistic, site])
     frame = charts.Frame(
-        title=title, statistic=explain.prefixed(shown), y_title=statistic, y_scale=shown["scale"],
+        title=title, statistic=explain.prefixed(shown), y_title=statistic, y_scale=_scale(lines, shown["scale"]),
         unit=t(f"axis.{unit}") if unit else "", x_title=t("drift.depth"),
         references={t("drift.float16_max"): charts.FLOAT16_MAX} if shown["stat"] in _OF_SCALE and not gradient else {})
     component.draw(charts.profile(series, frame, t), key, label=title, height=height)
@@ -128,12 +134,34 @@ def _csv(table: Mapping[str, Sequence[object]]) -> str:
     return stream.getvalue()
 
 
-def _say_absent(names: Sequence[str], any_line: bool, gradient: bool, t: Words) -> None:
-    """Say which variants have no line: they lack the site, or its gradient was not observed."""
-    if names and not any_line:
-        st.info(t("drift.no_gradient") if gradient else t("drift.all_absent"), icon=":material/visibility_off:")
-    elif names:
-        st.caption(" ".join(t("drift.absent", variant=escaped(name)) for name in names))
+def _scale(lines: Sequence[charts.Series], wanted: str) -> str:
+    """Return the wanted scale, but linear where a logarithmic axis would have nothing to show: counts of 0 are news."""
+    values = np.concatenate([one.values for one in lines] or [np.empty(0)])
+    return wanted if (values > 0).any() or not np.isfinite(values).any() else "linear"
+
+
+def _say_absent(measured: Sequence[Measured], shown: Mapping[str, str], gradient: bool, t: Words) -> None:
+    """Say which variants have no line and why; once for all where it is the same reason."""
+    reasons = {one.name: _why_absent(one, shown, gradient) for one in measured}
+    missing = {name: reason for name, reason in reasons.items() if reason}
+    if missing and len(missing) == len(measured) and len(set(missing.values())) == 1:
+        st.info(t(next(iter(missing.values())), site=shown["site"]), icon=":material/visibility_off:")
+    elif missing:
+        st.caption("  \n".join(f"{escaped(name)}: {t(reason, site=shown['site'])}" for name, reason in missing.items()))
+
+
+def _why_absent(one: Measured, shown: Mapping[str, str], gradient: bool) -> str:
+    """Return the text key that says why a variant has no line; empty when it has one."""
+    site, statistic = shown["site"], STATISTICS[shown["stat"]]
+    applies = (statistic.sites is None or site in statistic.sites) and (statistic.gradient if gradient
+                                                                      else statistic.forward)
+    if one.trace is None or not applies:
+        return "" if one.trace is None else "drift.not_taken"
+    layers, counted = one.trace.profile(site, "n", gradient)
+    if not layers:
+        return "drift.absent"
+    unseen = "drift.no_gradient" if gradient else "drift.not_observed"
+    return unseen if np.isnan(counted).all() else ""
 
 
 _OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50", "token_rms_p95"})
@@ -142,14 +170,13 @@ _OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50",
 
 def _series(one: Measured, shown: Mapping[str, str], gradient: bool) -> charts.Series | None:
     """Return a variant's line, or None where it has no trace or no such site."""
-    if one.trace is None:
+    if one.trace is None or _why_absent(one, shown, gradient):
         return None
     site, statistic = shown["site"], shown["stat"]
     layers, values = one.trace.profile(site, statistic, gradient)
-    observed = ~np.isnan(one.trace.profile(site, "n", gradient)[1]) if layers else np.zeros(0, bool)
-    if not observed.any():
-        return None
-    if site == "resid_post":
+    observed = ~np.isnan(one.trace.profile(site, "n", gradient)[1])
+    taken = STATISTICS[statistic].sites
+    if site == "resid_post" and (taken is None or "embed" in taken):
         start, first = one.trace.profile("embed", statistic, gradient)
         layers, values = [*start, *layers], np.concatenate([first, values])
         observed = np.concatenate([np.ones(len(start), bool), observed])

@@ -49,6 +49,7 @@ def main() -> None:
             language.choose(t)
     if refused is not None:
         st.warning(t("language.refused", value=escaped(refused), allowed=", ".join(LANGUAGES)))
+    language.arrive(page.url_path)
     try:
         page.run()
     except StoreError as error:
