@@ -6,6 +6,7 @@ expensive experiments this visit has agreed to run.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,9 +18,10 @@ from core.experiment import Experiment
 from core.service import RunView, StoreError
 from core.settings import probe_workers
 from core.trace import Trace
+from pages.ui import wanted
 from pages.ui.link import Variant
 
-AGREED, ASKED = "cache.agreed", "cache.asked"
+AGREED, ASKED, VISIT = "cache.agreed", "cache.asked", "cache.visit"
 ASKED_KEPT = 256
 PATIENCE_S = 3.0
 """A script waits this long before it shows what there is and hands over to a fragment that watches the rest."""
@@ -110,11 +112,23 @@ def _asked() -> dict[str, str]:
 
 def _run_ids(experiments: Sequence[Experiment]) -> list[str]:
     """Return the run of each experiment; those that this visit has not asked for yet are asked for."""
-    asked, wanted = _asked(), {one.canonical_json(): one for one in experiments}
-    new = [key for key in wanted if key not in asked]
+    asked, by_key = _asked(), {one.canonical_json(): one for one in experiments}
+    new = [key for key in by_key if key not in asked]
     if new:
-        asked |= dict(zip(new, service.ensure([wanted[key] for key in new]), strict=True))
+        asked |= dict(zip(new, service.ensure([by_key[key] for key in new]), strict=True))
     for key in list(asked)[: max(0, len(asked) - ASKED_KEPT)]:
-        if key not in wanted:
+        if key not in by_key:
             del asked[key]
+    _leave_queue([asked[key] for key in by_key])
     return [asked[one.canonical_json()] for one in experiments]
+
+
+def _leave_queue(runs: list[str]) -> None:
+    """Take runs out of the queue that this visit asked for on its way to `runs`, and that nobody else wants."""
+    visit = st.session_state.setdefault(VISIT, secrets.token_hex(8))
+    left = wanted.moves_to(visit, runs)
+    waiting = {run.id for run in service.view(sorted(left)) if run.status == "queued"}
+    if waiting:
+        service.cancel(sorted(waiting))
+    for key in [key for key, run in _asked().items() if run in waiting]:
+        del _asked()[key]
