@@ -61,10 +61,11 @@ def test_stored_bytes_are_estimated_on_the_high_side_but_not_absurdly():
 
 def test_peak_memory_is_estimated_within_a_factor_of_three():
     document = {"model": {"n_layers": 12, "d_model": 256}, "input": {"seq_len": 256}}
-    code = ("import resource, json, sys; from core.train import train; from core.experiment import parse; "
-            "import torch; torch.set_num_threads(1); list(train(parse('{}'))); "
-            "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; list(train(parse(json.loads(sys.argv[1])))); "
-            "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)")
+    code = ("import json, re, sys, torch; from pathlib import Path; from core.experiment import parse; "
+            "from core.train import train; torch.set_num_threads(1); "
+            "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) * 1024; "
+            "list(train(parse('{}'))); before = peak(); list(train(parse(json.loads(sys.argv[1])))); "
+            "print(peak() - before)")
     command = [sys.executable, "-c", code, json.dumps(document)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     measured, estimated = int(done.stdout), cost(parse(document)).peak_bytes

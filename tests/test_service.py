@@ -71,6 +71,12 @@ def have_ended(processes, seconds):
     return not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
 
 
+def engine(pid=None):
+    """The engine's processes that a process started, and what they started in turn; it may have others, a browser."""
+    own = [child for child in psutil.Process(pid).children() if "dask" in child.cmdline()]
+    return own + [process for child in own for process in child.children(recursive=True)]
+
+
 def worker_pid(lane="probe", other_than=None):
     """Return the process id of the lane's worker, once there is one (another one)."""
     return until(lambda: [pid for pid in service.worker_pids().get(lane, ()) if pid != other_than])[0]
@@ -90,6 +96,7 @@ def server(store_url):
     """One server for the whole file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRIFTSCOPE_STORE", store_url)
+        patch.setenv("DRIFTSCOPE_PROBE_WORKERS", "1")
         patch.delenv("DRIFTSCOPE_SCHEDULER", raising=False)
         service.start()
         until(is_ready)
@@ -236,7 +243,7 @@ def test_a_server_that_stops_ends_every_process_within_two_seconds_and_its_runs_
     until(is_ready)
     run_id = service.ensure([long(4)])[0]
     running(run_id)
-    processes = psutil.Process().children(recursive=True)
+    processes = engine()
     assert len(processes) >= 3
     begun = time.monotonic()
     service.stop()
@@ -252,11 +259,11 @@ def test_a_server_that_stops_ends_every_process_within_two_seconds_and_its_runs_
 def test_a_server_that_is_stopped_while_it_starts_leaves_nothing_behind(server):
     service.stop()
     service.start()
-    until(lambda: psutil.Process().children())
+    until(engine)
     begun = time.monotonic()
     service.stop()
     assert time.monotonic() - begun < 2.0
-    until(lambda: not psutil.Process().children())
+    until(lambda: not engine())
     service.start()
     until(is_ready)
 
@@ -267,7 +274,7 @@ def test_processes_of_a_server_that_was_killed_end_by_themselves(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}"})
     assert process.stdout.readline() == "up\n"
-    orphans = psutil.Process(process.pid).children(recursive=True)
+    orphans = engine(process.pid)
     process.kill()
     process.communicate()
     assert have_ended(orphans, 10.0)
