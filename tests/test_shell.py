@@ -41,7 +41,7 @@ part()
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("shell")
-    for name in ("pages/ui", "assets", ".streamlit"):
+    for name in ("core", "pages/ui", "assets", ".streamlit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "pages" / "__init__.py").touch()
     (folder / "app.py").write_text(APP, "utf-8")
