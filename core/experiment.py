@@ -40,6 +40,11 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda|cuda:[0-9]{1,3}|mps)$",
 BranchScale = Annotated[str, one_of(("inv_sqrt_2L", "rezero", "layerscale"))]
 
 
+@cache
+def _torch_version() -> str:
+    return version("torch")
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -158,7 +163,7 @@ class Experiment(_Part):
 
     def key(self, device: str = "cpu") -> str:
         """Return the run's key: SHA-256 (hex) over canonical JSON, engine version, torch version and device kind."""
-        parts = (self.canonical_json(device), engine_version(), version("torch"), device.partition(":")[0])
+        parts = (self.canonical_json(device), engine_version(), _torch_version(), device.partition(":")[0])
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def differences(self, base: Experiment | None = None) -> dict[str, Any]:
