@@ -1,7 +1,7 @@
 """Golden traces: a few whole profiles, kept in golden.json, so that a change of numbers is seen as a diff.
 
-Tolerance 1e-4 relative: another machine's float32 rounding passes, another formula does not. To renew them after a change
-that is meant: python tests/test_golden.py
+Tolerance 1e-4 relative: another machine's float32 rounding passes, another formula does not. To renew them after a
+change that is meant: python tests/test_golden.py
 """
 
 import json
