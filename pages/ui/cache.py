@@ -62,9 +62,12 @@ def must_ask(experiments: Sequence[Experiment]) -> bool:
 
     Errors: ExperimentError for what no word could allow: it is over the server's limits.
     """
-    check_limits(list(experiments), service.limits())
     known = st.session_state.setdefault(AGREED, set()) | _asked().keys()
-    unknown = [one for one in service.missing(experiments) if one.canonical_json() not in known]
+    new = [one for one in experiments if one.canonical_json() not in known]
+    if not new:
+        return False
+    check_limits(new, service.limits())
+    unknown = service.missing(new)
     return bool(unknown) and estimate(unknown).seconds / min(len(unknown), probe_workers()) > AUTOMATIC_S
 
 

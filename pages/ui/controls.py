@@ -99,7 +99,9 @@ def described() -> tuple[Experiment, ExperimentError | None]:
     values = {path: fields.value_of(path, st.session_state[path]) for path in fields.schemas()}
     try:
         experiment = preset(st.session_state["preset"]).with_values(values)
-        return experiment.with_values(_hashed(values)), None
+        if values["input.text"]:
+            experiment = experiment.with_values(_hashed({"input.text": values["input.text"]}))
+        return experiment, None
     except ExperimentError as error:
         last: View = st.session_state[VIEW]
         return last.base, error

@@ -152,11 +152,12 @@ def _say_absent(measured: Sequence[Measured], shown: Mapping[str, str], gradient
 
 def _why_absent(one: Measured, shown: Mapping[str, str], gradient: bool) -> str:
     """Return the text key that says why a variant has no line; empty when it has one."""
+    if one.trace is None:
+        return ""
     site, statistic = shown["site"], STATISTICS[shown["stat"]]
-    applies = (statistic.sites is None or site in statistic.sites) and (statistic.gradient if gradient
-                                                                      else statistic.forward)
-    if one.trace is None or not applies:
-        return "" if one.trace is None else "drift.not_taken"
+    passes = statistic.gradient if gradient else statistic.forward
+    if not passes or (statistic.sites is not None and site not in statistic.sites):
+        return "drift.not_taken"
     layers, counted = one.trace.profile(site, "n", gradient)
     if not layers:
         return "drift.absent"
