@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from core.experiment import Experiment, Model
+from core.plan import deepnorm_constants
 from core.tables import INITS, load
 
 
@@ -88,11 +89,6 @@ def deepnorm(draws: Tensor, fan: Fan) -> Tensor:
     """Return xavier draws, W_v, W_o, W_in and W_out times (8L)^−¼ (Wang et al. 2022, arXiv:2203.00555)."""
     beta = deepnorm_constants(fan.n_layers)[1]
     return xavier(draws, fan) * (beta if fan.role in _DEEPNORM_SCALED else 1.0)
-
-
-def deepnorm_constants(n_layers: int) -> tuple[float, float]:
-    """Return DeepNorm's (α, β) = ((2L)^¼, (8L)^−¼): the stream's factor and the init's (arXiv:2203.00555)."""
-    return math.pow(2 * n_layers, 0.25), math.pow(8 * n_layers, -0.25)
 
 
 _LAST = frozenset({"o", "out"})

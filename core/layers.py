@@ -8,7 +8,6 @@ Shapes: B batch, T positions, D = d_model, F = d_ff.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.experiment import Model
+from core.plan import Scale
 from core.tables import ACTIVATIONS, GATED_ACTIVATIONS, load
 
 
@@ -79,15 +79,6 @@ class Learned(nn.Module):
         return x * self.weight.to(x.dtype)
 
 
-def branch_scale(model: Model, dtype: torch.dtype) -> nn.Module:
+def branch_scale(scale: Scale, dtype: torch.dtype) -> nn.Module:
     """Return the module that scales a branch before it is added to the stream."""
-    if isinstance(model.branch_scale, str):
-        return _BRANCH_SCALES[model.branch_scale](model, dtype)
-    return Fixed(model.branch_scale)
-
-
-_BRANCH_SCALES: dict[str, Callable[[Model, torch.dtype], nn.Module]] = {
-    "inv_sqrt_2L": lambda model, _: Fixed(1 / math.sqrt(2 * model.n_layers)),
-    "rezero": lambda _, dtype: Learned(1, 0.0, dtype),  # Bachlechner et al. 2020, arXiv:2003.04887
-    "layerscale": lambda model, dtype: Learned(model.d_model, model.layerscale_init, dtype),  # arXiv:2103.17239
-}
+    return Learned(scale.width, scale.value, dtype) if scale.width else Fixed(scale.value)

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core import rules
 from core.attentions import View, visible_keys
 from core.blocks import Block
 from core.experiment import Experiment
@@ -54,8 +53,7 @@ class Stack(nn.Module):
         self.dtype = DTYPES[experiment.protocol.dtype]
         norms = NormSettings.of(model, torch.promote_types(self.dtype, torch.float32))
         self.embed = _embedding(experiment, norms, self.dtype)
-        names = rules.layer_norms(experiment)
-        self.layers = nn.ModuleList(Block(layer, name, experiment, norms) for layer, name in enumerate(names))
+        self.layers = nn.ModuleList(Block(layer, experiment, norms) for layer in range(model.n_layers))
         self.final_norm = load(NORMS, model.norm)(model.d_model, norms) if model.final_norm else None
         self.head = _head(experiment, norms.dtype)
         present = {"embed": True, "final_norm": model.final_norm, "logits": self.head is not None}

@@ -1,9 +1,9 @@
 """The tables of names: what an experiment may say, and where the code behind each name stands.
 
 An entry is the import path of its factory, ``module:attribute``, so that names can be listed, validated and drawn as
-menus without importing torch; `load` fetches the factory when a model is really built. This file does not know what
-a factory does. A new entry here appears in every menu, in the JSON Schema and in the tests by itself; its words are
-in ``assets/text``.
+menus without importing torch; `load` fetches the factory when a model is really built. A placement needs no torch: its
+entry is the expression itself. This file does not know what a factory does. A new entry here appears in every menu, in
+the JSON Schema and in the tests by itself; its words are in ``assets/text``.
 """
 
 from __future__ import annotations
@@ -13,23 +13,28 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from core import placements
+from core.placements import Placement
+
 
 @dataclass(frozen=True)
 class Norm:
     """One norm: where its class stands, and how many parameters it learns over D features (for the cost estimate).
 
-    `vectors` of D entries and `scalars` when it is affine, `always` single numbers in any case.
+    `vectors` of D entries and `scalars` when it is affine, `always` single numbers in any case; `absent`: it is the
+    identity, a layer with it has no norm.
     """
 
     factory: str
     vectors: int = 0
     scalars: int = 0
     always: int = 0
+    absent: bool = False
 
 
 NORMS: dict[str, Norm] = {
     "layernorm": Norm("core.norms:LayerNorm", vectors=2),
-    "none": Norm("core.norms:NoNorm"),
+    "none": Norm("core.norms:NoNorm", absent=True),
     "rmsnorm": Norm("core.norms:RMSNorm", vectors=1),
     "batchnorm": Norm("core.norms:BatchNorm", vectors=2),
     "groupnorm": Norm("core.norms:GroupNorm", vectors=2),
@@ -39,26 +44,13 @@ NORMS: dict[str, Norm] = {
     "layernorm_unbiased": Norm("core.norms:LayerNormUnbiased", vectors=2),
 }
 
-@dataclass(frozen=True)
-class Placement:
-    """One placement: where its expression stands, and what follows from it without torch.
-
-    `norms`: how many norms a sublayer has; `final_norm`: whether the stack ends in one unless told otherwise;
-    `scales_depth`: whether the norm feeds the branch, so that depth_scaling has something to scale.
-    """
-
-    factory: str
-    norms: int
-    final_norm: bool
-    scales_depth: bool
-
-
 PLACEMENTS: dict[str, Placement] = {
-    "pre": Placement("core.placements:pre", norms=1, final_norm=True, scales_depth=True),
-    "post": Placement("core.placements:post", norms=1, final_norm=False, scales_depth=False),
-    "sandwich": Placement("core.placements:sandwich", norms=2, final_norm=True, scales_depth=True),
-    "branch": Placement("core.placements:branch", norms=1, final_norm=True, scales_depth=False),
+    "pre": placements.pre,
+    "post": placements.post,
+    "sandwich": placements.sandwich,
+    "branch": placements.branch,
 }
+"""The one table whose entries are the things themselves: a placement is an expression that needs no torch."""
 
 ACTIVATIONS: dict[str, str] = {
     "gelu": "core.activations:gelu",
@@ -98,6 +90,9 @@ POSITIONS: dict[str, str] = {
     "rotary": "core.positions:Rotary",
 }
 
+ADDED_POSITIONS = frozenset({"learned", "sinusoidal"})
+TURNED_POSITIONS = frozenset({"rotary"})
+
 QK_NORMS: dict[str, Norm] = {name: NORMS[name] for name in ("none", "rmsnorm", "layernorm")}
 
 SOURCES: dict[str, str] = {
@@ -111,7 +106,7 @@ SOURCES: dict[str, str] = {
 VECTOR_SOURCES = frozenset({"gaussian", "scaled"})
 
 
-def load(table: Mapping[str, str] | Mapping[str, Norm] | Mapping[str, Placement], name: str) -> Any:
+def load(table: Mapping[str, str] | Mapping[str, Norm], name: str) -> Any:
     """Return the factory that `table` names `name`.
 
     Errors: KeyError when the table has no such entry.
