@@ -17,6 +17,8 @@ COPY core core
 COPY pages pages
 
 USER driftscope
+# Compiles the recorder's loops into the user's cache, for processors like this one; on another the first start does.
+RUN python -c "import core.recorder"
 ENV STREAMLIT_SERVER_ADDRESS=0.0.0.0 STREAMLIT_SERVER_PORT=8501 STREAMLIT_SERVER_HEADLESS=true
 ENV DRIFTSCOPE_STORE=sqlite:////data/driftscope.db
 VOLUME /data

@@ -1,7 +1,8 @@
 """The measures of attention per head: from queries and keys in pieces, or from scores that are given.
 
-No T×T tensor is ever held for long T: scores are made and reduced PIECE at a time, whatever B, H and T. p is a query's
-pattern over its n visible keys. A query that is padding, or sees nothing (n = 0), is left out; one that sees a single
+On the CPU most heads take the fast way (`core.fast_heads`); the general way here says what it must give. No T×T tensor
+is ever held for long T: scores are made and reduced PIECE at a time, whatever B, H and T. p is a query's pattern over
+its n visible keys. A query that is padding, or sees nothing (n = 0), is left out; one that sees a single
 key (n = 1) carries no choice and counts for entropy and max_prob only. A head with a score that is not finite has NaN.
 score_absmax and qk_cosine are over the visible pairs of the queries that have a choice, q_rms and k_rms over real
 tokens. The file does not know models or hooks.
@@ -19,6 +20,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from core import fast_heads
 from core.moments import directions, working_dtype
 from core.sites import Heads
 from core.vocabulary import HEAD_MEASURES
@@ -86,7 +88,14 @@ def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Ten
     pattern and causality. Computed in float32 or wider, without autograd.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
-    q, k = _real_only(q.detach().to(wide), mask), _real_only(k.detach().to(wide), mask)
+    q, k = q.detach().to(wide), k.detach().to(wide)
+    quick = fast_heads.measures(q, k, mask, rule, SATURATED)
+    return general(q, k, mask, rule) if quick is None else quick
+
+
+def general(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
+    """Return the same in the general way: any pattern, on any device; `q`, `k` float32 or float64."""
+    wide, q, k = q.dtype, _real_only(q, mask), _real_only(k, mask)
     sums = _Sums(q)
     for batch, queries, keys in pieces(tuple(q.shape[:3]), PIECE if q.device.type == "cpu" else PIECE_GPU, rule.causal):
         scores = (q[batch, :, queries] * rule.scale) @ k[batch, :, keys].transpose(-2, -1)  # (b, H, Q, N)

@@ -1,8 +1,8 @@
 """One measured tensor as one row of numbers: which column holds what, and what a reader may ask of a tensor.
 
-This is the boundary between measuring (`core.moments` on any device, `core.fast_moments` with NumPy) and naming
-(`core.statistics`): a tensor goes in, a row of COLUMNS comes out, all in float64. A fused kernel that writes the same
-row can take the place of either. The file computes nothing.
+This is the boundary between measuring (`core.moments` on any device, `core.fast_moments` by compiled loops on the CPU)
+and naming (`core.statistics`): a tensor goes in, a row of COLUMNS comes out, all in float64. A kernel that writes the
+same row on a GPU can take the place of the former there. The file computes nothing.
 
 Shapes: R rows (tokens, or 1), W features of a row (or all n entries).
 """
@@ -10,6 +10,10 @@ Shapes: R rows (tokens, or 1), W features of a row (or all n entries).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from core.vocabulary import HISTOGRAM_BINS
 
@@ -78,3 +82,8 @@ class Reading:
     tokens: bool = False
     lengths: tuple[int, ...] = ()
     outliers: bool = False
+
+    @cached_property
+    def sequences(self) -> NDArray[np.int64]:
+        """`lengths` as an array, where tokens are taken."""
+        return np.array(self.lengths if self.tokens else (), np.int64)

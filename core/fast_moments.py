@@ -1,10 +1,9 @@
-"""The row of a tensor on the CPU, with NumPy: the fast way of what `core.moments` defines.
+"""The row of a tensor on the CPU: the fast way of what `core.moments` defines.
 
-Sums are taken row by row and then pairwise over rows, in the entries' own dtype. Where that could cost digits, more is
-done, and only there: a vanishing or exploding tensor is first scaled by a power of two, which is exact; a mean far
-above the std is taken off; a token so much smaller than the others that its squares vanish is measured apart; entries
-that are not finite are counted and left out. The one case left to the general way is the token measures of tokens that
-are finite in part, or of very different size.
+One pass (`core.scan`) gives nearly all of it. Where that says that its sums may have lost digits, more is done, and
+only there: a vanishing or exploding tensor is read again scaled by a power of two, which is exact; entries that are not
+finite are counted and left out; token measures of tokens that are finite in part, or so small beside others that their
+squares vanish, are left to the general way.
 
 Shapes: R rows (tokens, or 1), W features of a row (or all n entries), n = R·W, B sequences.
 """
@@ -12,13 +11,13 @@ Shapes: R rows (tokens, or 1), W features of a row (or all n entries), n = R·W,
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from core import fast_order, fast_tokens, moments
+from core import fast_order, moments
 from core.columns import (
     COLUMN,
     COLUMNS,
@@ -26,152 +25,126 @@ from core.columns import (
     FLOAT16_OVERFLOW,
     HISTOGRAM_SPAN,
     INDEX_SPAN,
+    N_STANDARD,
     QUANTILE_SPAN,
+    TOKEN_SPAN,
     VALUE_SPAN,
     Reading,
 )
 from core.fast_order import BITS, F64, I64, Floats
-from core.fast_tokens import Entries
+from core.fast_tokens import TokenSizes
+from core.scan import (
+    BLOCK,
+    COMFORTABLE,
+    COSINE,
+    COUNT,
+    HIGH,
+    LOW,
+    MEAN,
+    N_NAN,
+    NOT_FINITE,
+    OUT_OF_RANGE,
+    STD,
+    UNEVEN,
+    ZEROS,
+    kurtosis,
+    scan,
+)
 
-COMFORTABLE = (1e-12, 1e12)
-"""Tensors whose largest magnitude lies outside are scaled first."""
 
-LEAST_VARIANCE = 1e-2
-"""Share of the mean square that the variance must have, for Σx² in the entries' own dtype to give it."""
+def row(x: Floats, reading: Reading, out: F64 | None = None, sizes: TokenSizes | None = None) -> F64:
+    """Return the row of `x` (R, W), contiguous, float32 or float64, as COLUMNS, (C,); what is undefined is NaN.
 
-BLOCK = 1 << 18
-"""Entries counted at a time, so that what is set aside for it stays small."""
-
-LANE = 256
-"""Entries summed at a time where a row is all n entries."""
-
-
-def row(x: Floats, reading: Reading) -> F64:
-    """Return the row of `x` (R, W), contiguous, float32 or float64, as COLUMNS, (C,); what is undefined is NaN."""
-    out = _BLANK.copy()
-    out[0] = x.size
-    if x.size:
-        low, high = float(np.minimum.reduce(x, None)), float(np.maximum.reduce(x, None))  # NaN when there is one
-        if math.isfinite(low) and math.isfinite(high):
-            entries = _entries(out, x, low, high, reading.tokens)
-            if reading.tokens:
-                fast_tokens.write(out, entries, reading.lengths)
-        else:
-            _finite_part(out, x, reading)
+    `out`: where to write it, all NaN, at least the columns asked for; `sizes`: takes the norms of tokens, whose
+    quantiles then stand in the row when it is told to write them.
+    """
+    out = np.full(len(COLUMNS), np.nan) if out is None else out
+    if x.size == 0:
+        return _nothing(out, reading)
+    waiting = TokenSizes() if sizes is None else sizes
+    _standard(out, x, reading, waiting)
     if reading.full:
         _sampled(out, x, reading)
+    if sizes is None:
+        waiting.write()
     return out
 
 
-_BLANK = np.full(len(COLUMNS), np.nan)
-_BLANK[: COLUMN["min"]] = 0
+def _nothing(out: F64, reading: Reading) -> F64:
+    out[: COLUMN["min"]] = 0
+    if reading.full:
+        out[COLUMN["n_sample"]], out[HISTOGRAM_SPAN] = 0, 0
+    return out
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def norm(x: Floats) -> float:
-    """Return ‖x‖₂ of a contiguous array as its own dtype gives it, each lane, and float64 over lanes."""
-    return math.sqrt(float(_square_sums(_lanes(x, tokens=False)).sum(dtype=np.float64))) if x.size else 0.0
+def _standard(out: F64, x: Floats, reading: Reading, sizes: TokenSizes) -> None:
+    """Write all but the columns of FULL."""
+    wrong, squares = _pass(out, x, reading)
+    if wrong == 0 and reading.tokens:
+        sizes.add(out, squares, math.sqrt(x.shape[1]))
+    elif wrong & NOT_FINITE:
+        _finite_part(out, x, reading)
+    elif wrong & OUT_OF_RANGE:
+        _scaled(out, x, reading, sizes)
+    elif wrong & UNEVEN:
+        _general_tokens(out, x, reading)
 
 
-def _entries(out: F64, x: Floats, low: float, high: float, tokens: bool) -> Entries:
-    """Write n_zero … std of finite entries."""
-    size = max(high, -low)
-    factor = _factor(size, x.dtype)
-    scaled = x if factor == 1.0 else x * x.dtype.type(factor)
-    lanes = _lanes(scaled, tokens)
-    squares = _square_sums(lanes)
-    mean, mean_square = _mean(_sums(lanes), x.size), _mean(squares, x.size)
-    variance = mean_square - mean * mean
-    if not variance > LEAST_VARIANCE * mean_square:
-        mean, variance = _shifted(scaled, mean, tokens)
-    std = 0.0 if low == high else math.sqrt(variance)
-    mean = low * factor if low == high else mean
-    out[COLUMN["n_zero"]: COLUMN["std"] + 1] = (*_counts(x, size), low, high, mean / factor, std / factor)
-    return Entries(x, scaled, factor, squares)
+def _pass(out: F64, x: Floats, reading: Reading) -> tuple[int, Floats]:
+    """Return what may be wrong with what it wrote, and Σx² of each token."""
+    width = x.shape[1] if reading.tokens else BLOCK
+    squares = np.empty(-(-x.size // width), x.dtype)
+    return scan(x, width, reading.sequences, _LIMITS[x.dtype], squares, out), squares
 
 
-def _shifted(x: Floats, near: float, tokens: bool) -> tuple[float, float]:
-    """Return mean and variance of `x`, taken about a value near the mean."""
-    shift = x.dtype.type(near)
-    lanes = _lanes(x - shift, tokens)
-    offset = _mean(_sums(lanes), x.size)
-    return float(shift) + offset, max(_mean(_square_sums(lanes), x.size) - offset * offset, 0.0)
+_LIMITS = {dtype: np.array([FLOAT16_NORMAL, FLOAT16_OVERFLOW, math.inf], dtype).view(bits.signed)
+           for dtype, bits in BITS.items()}
+
+
+def _scaled(out: F64, x: Floats, reading: Reading, sizes: TokenSizes) -> None:
+    """Write anew what squares take part in, from `x` scaled by a power of two."""
+    factor = _factor(max(out[HIGH], -out[LOW]), x.dtype)
+    again = np.full(N_STANDARD, np.nan)
+    wrong, squares = _pass(again, x * x.dtype.type(factor), reading)
+    out[MEAN], out[STD], out[COSINE] = again[MEAN] / factor, again[STD] / factor, again[COSINE]
+    if reading.tokens and wrong & UNEVEN:
+        _general_tokens(out, x, reading)
+    elif reading.tokens:
+        sizes.add(out, squares, math.sqrt(x.shape[1]) * factor)
 
 
 def _factor(size: float, dtype: np.dtype[Any]) -> float:
-    """Return the power of two that brings a tensor of absmax `size` where its squares are safe; 1 if they are."""
-    if size == 0 or COMFORTABLE[0] < size < COMFORTABLE[1]:
-        return 1.0
+    """Return the power of two that brings a tensor of absmax `size` where its squares are safe."""
     limit = BITS[dtype].bias - 7
     return float(2.0 ** max(-limit, min(limit, -math.frexp(size)[1])))
 
 
-def _lanes(x: Floats, tokens: bool) -> tuple[Floats, ...]:
-    """Return `x` as rows that are summed on their own: its tokens, or all entries cut into lanes."""
-    if tokens:
-        return (x,)
-    flat = x.reshape(-1)
-    whole = flat.size - flat.size % LANE
-    return tuple(part for part in (flat[:whole].reshape(-1, LANE), flat[None, whole:]) if part.size)
-
-
-def _sums(lanes: tuple[Floats, ...]) -> Floats:
-    """Return Σx of every lane."""
-    return _joined([np.vecdot(part, _ones(part.shape[-1], part.dtype)) for part in lanes])
-
-
-def _square_sums(lanes: tuple[Floats, ...]) -> Floats:
-    """Return Σx² of every lane."""
-    return _joined([np.vecdot(part, part) for part in lanes])
-
-
-def _joined(parts: list[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _mean(sums: Floats, count: int) -> float:
-    return float(np.add.reduce(sums)) / count
-
-
-@lru_cache(maxsize=16)
-def _ones(width: int, dtype: np.dtype[Any]) -> Floats:
-    return np.ones(width, dtype)
-
-
-def _counts(x: Floats, size: float) -> tuple[int, int, int]:
-    """Return how many entries are zero, subnormal in float16 and beyond float16; exact."""
-    zeros = subnormal = overflow = 0
-    flat = x.reshape(-1)
-    for start in range(0, flat.size, BLOCK):
-        magnitude = np.abs(flat[start: start + BLOCK])
-        tiny = int(np.count_nonzero(magnitude < x.dtype.type(FLOAT16_NORMAL)))
-        if tiny:
-            has_zero = np.minimum.reduce(magnitude) == 0
-            zero = magnitude.size - int(np.count_nonzero(magnitude.view(BITS[x.dtype].unsigned))) if has_zero else 0
-            zeros, subnormal = zeros + zero, subnormal + tiny - zero
-        if size >= FLOAT16_OVERFLOW:
-            overflow += int(np.count_nonzero(magnitude >= x.dtype.type(FLOAT16_OVERFLOW)))
-    return zeros, subnormal, overflow
+def _general_tokens(out: F64, x: Floats, reading: Reading) -> None:
+    """Write the token measures the general way."""
+    if reading.tokens:
+        measured = moments.row(torch.from_numpy(x), Reading(False, True, reading.lengths)).numpy()
+        out[TOKEN_SPAN], out[COSINE] = measured[TOKEN_SPAN], measured[COSINE]
 
 
 def _finite_part(out: F64, x: Floats, reading: Reading) -> None:
     """Write all but the columns of FULL for a tensor with entries that are not finite."""
-    finite = np.isfinite(x)
+    finite: NDArray[np.bool_] = np.isfinite(x)
     kinds = np.isnan(x), x == np.inf, x == -np.inf
-    out[COLUMN["n_nan"]: COLUMN["n_zero"]] = [np.count_nonzero(kind) for kind in kinds]
-    known = x[finite]
-    if known.size == 0:
-        return
-    _entries(out, known[None], float(known.min()), float(known.max()), tokens=False)
-    whole: NDArray[np.bool_] = np.asarray(finite.all(1))
-    if reading.tokens and finite[~whole].any():
-        fast_tokens.write_general(out, x, reading.lengths, rms=True)
+    out[:N_STANDARD] = row(x[finite][None], Reading(full=False))[:N_STANDARD]
+    out[N_NAN:ZEROS] = [np.count_nonzero(kind) for kind in kinds]
+    out[COUNT] = x.size
+    whole = np.asarray(finite.all(1))
+    if finite[~whole].any():
+        _general_tokens(out, x, reading)
     elif reading.tokens:
-        kept = x[whole]
-        factor = _factor(float(np.abs(kept).max()), x.dtype)
-        scaled = kept * x.dtype.type(factor)
-        entries = Entries(kept, scaled, factor, np.vecdot(scaled, scaled))
-        fast_tokens.write(out, entries, fast_tokens.lengths_of(reading.lengths, whole))
+        kept = row(x[whole], Reading(False, True, _lengths_of(reading.lengths, whole)))
+        out[TOKEN_SPAN], out[COSINE] = kept[TOKEN_SPAN], kept[COSINE]
+
+
+def _lengths_of(lengths: tuple[int, ...], kept: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return how many of the `kept` tokens, (R,), each sequence has."""
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    return tuple(np.bincount(sequence[kept], minlength=len(lengths)).tolist()) if lengths else ()
 
 
 def _sampled(out: F64, x: Floats, reading: Reading) -> None:
@@ -184,9 +157,10 @@ def _sampled(out: F64, x: Floats, reading: Reading) -> None:
     if sample.size:
         out[QUANTILE_SPAN], histogram = fast_order.quantiles_and_histogram(sample)
         out[HISTOGRAM_SPAN] = histogram
-        out[COLUMN["kurtosis"]] = _kurtosis(sample, out)
+        size = max(out[COLUMN["max"]], -out[COLUMN["min"]])
+        if out[COLUMN["min"]] < out[COLUMN["max"]]:
+            out[COLUMN["kurtosis"]] = _kurtosis(sample, size)
         if reading.outliers:
-            size = max(out[COLUMN["max"]], -out[COLUMN["min"]])
             _write_outliers(out, x, fast_order.outliers(x, sample, histogram, size))
     out[HISTOGRAM_SPAN.stop - 1] = taken - sample.size
 
@@ -198,15 +172,7 @@ def _write_outliers(out: F64, x: Floats, found: tuple[float, I64] | None) -> Non
         out[VALUE_SPAN][: len(index)] = x.reshape(-1)[index]
 
 
-def _kurtosis(sample: Floats, out: F64) -> float:
-    """Return E[(x−mean)⁴]/std⁴ of the finite sample; NaN where its entries are equal, as they are where std is 0."""
-    factor = _factor(max(out[COLUMN["max"]], -out[COLUMN["min"]]), sample.dtype)
-    scaled = sample if factor == 1.0 else sample * sample.dtype.type(factor)
-    spread = scaled - scaled.dtype.type(_mean(_sums(_lanes(scaled, tokens=False)), scaled.size))
-    spread -= scaled.dtype.type(_mean(_sums(_lanes(spread, tokens=False)), scaled.size))  # what the first one rounded
-    variance = _mean(_square_sums(_lanes(spread, tokens=False)), scaled.size)
-    if variance == 0 or out[COLUMN["min"]] == out[COLUMN["max"]]:
-        return math.nan
-    spread *= sample.dtype.type(1 / math.sqrt(variance))
-    spread *= spread
-    return _mean(_square_sums(_lanes(spread, tokens=False)), scaled.size)
+def _kurtosis(sample: Floats, size: float) -> float:
+    """Return E[(x−mean)⁴]/std⁴ of the finite sample; NaN where its entries are equal. `size`: about its absmax."""
+    comfortable = COMFORTABLE[0] < size < COMFORTABLE[1]
+    return kurtosis(sample if comfortable else sample * sample.dtype.type(_factor(size, sample.dtype)))

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.columns import OUTLIER_RATIO, OUTLIER_ZEROS, OUTLIERS, QUANTILES
+from core.fast_tokens import ranks
+from core.scan_order import gathered
 from core.vocabulary import HISTOGRAM_BINS, HISTOGRAM_HIGH, HISTOGRAM_LOW
 
 Floats = NDArray[np.floating[Any]]
@@ -27,6 +29,7 @@ class Bits(NamedTuple):
     """How a float dtype is laid out, and how many leading bits of its mantissa are looked at first."""
 
     unsigned: type[np.unsignedinteger[Any]]
+    signed: type[np.signedinteger[Any]]
     exponent: int
     mantissa: int
     leading: int
@@ -43,40 +46,38 @@ class Bits(NamedTuple):
 
 
 BITS: dict[np.dtype[Any], Bits] = {
-    np.dtype(np.float32): Bits(np.uint32, 8, 23, 5), np.dtype(np.float64): Bits(np.uint64, 11, 52, 4),
+    np.dtype(np.float32): Bits(np.uint32, np.int32, 8, 23, 5),
+    np.dtype(np.float64): Bits(np.uint64, np.int64, 11, 52, 4),
 }
 
 
 def quantiles_and_histogram(sample: Floats) -> tuple[F64, F64]:
     """Return QUANTILES by linear interpolation, (7,), and the counts of HISTOGRAM_BINS, (279,), of n ≥ 1 entries."""
-    below, above, weight = ranks(QUANTILES, sample.size)
-    values, exponents = order_statistics(sample, np.concatenate((below, above)))
-    lower, upper = values.astype(np.float64).reshape(2, -1)
+    wanted, places, weight = _quantile_ranks(sample.size)
+    values, exponents = order_statistics(sample, wanted)
+    lower, upper = values.astype(np.float64)[places]
     return lower * (1 - weight) + upper * weight, _histogram(sample, exponents)
 
 
 @lru_cache(maxsize=64)
-def ranks(wanted: tuple[float, ...], count: int) -> tuple[I64, I64, F64]:
-    """Return for each quantile the ranks of its two neighbours among `count`, and the weight of the upper one."""
-    positions = np.asarray(wanted) * (count - 1)
-    below = np.floor(positions).astype(np.int64)
-    return below, np.minimum(below + 1, count - 1), positions - below
+def _quantile_ranks(count: int) -> tuple[I64, I64, F64]:
+    """Return the ranks that QUANTILES need, ascending, where among them their lower and upper neighbours are, (2, 7),
+    and the weight of the upper ones."""
+    below, above, weight = ranks(QUANTILES, count)
+    wanted, places = np.unique(np.stack((below, above)), return_inverse=True)
+    return wanted, places.reshape(2, -1), weight
 
 
 def order_statistics(x: Floats, wanted: I64) -> tuple[Floats, I64]:
-    """Return the entries of `x` (n,), finite, that have these ranks (0 = least), and the counts by biased exponent."""
+    """Return the entries of `x` (n,), finite, that have these ranks, and the counts by biased exponent.
+
+    `wanted`: 0 the least entry, ascending.
+    """
     bits = BITS[x.dtype]
-    leading = (x.view(bits.unsigned) >> bits.unsigned(bits.shift)).astype(np.int64)
-    half = 1 << (bits.exponent + bits.leading)  # sign 0 below, sign 1 from here on
-    counts = np.bincount(leading, minlength=2 * half)
-    ascending = np.concatenate((counts[half:][::-1], counts[:half]))  # most negative first
-    places = np.searchsorted(np.cumsum(ascending), wanted, side="right")
-    chosen = np.zeros(2 * half, bool)
-    chosen[places] = True
-    passed_over = np.cumsum(np.where(chosen, 0, ascending))[places]
-    by_leading = np.concatenate((chosen[half:], chosen[:half][::-1]))
-    candidates = np.sort(x[by_leading[leading]])
-    return candidates[wanted - passed_over], counts.reshape(2, -1, 1 << bits.leading).sum((0, 2))
+    exponents, among = np.zeros(1 << bits.exponent, np.int64), wanted.copy()
+    widths = np.array([1 + bits.exponent + bits.leading, bits.leading])
+    candidates = np.sort(gathered(x, x.view(bits.unsigned), widths, among, exponents))
+    return candidates[among], exponents
 
 
 def _histogram(sample: Floats, exponents: I64) -> F64:
@@ -84,8 +85,7 @@ def _histogram(sample: Floats, exponents: I64) -> F64:
     bits = BITS[sample.dtype]
     last = HISTOGRAM_HIGH - HISTOGRAM_LOW
     places = np.clip(np.arange(1, len(exponents)) - bits.bias - HISTOGRAM_LOW, 0, last)
-    counts = np.zeros(len(HISTOGRAM_BINS))
-    np.add.at(counts, places, exponents[1:])
+    counts: F64 = np.bincount(places, exponents[1:], len(HISTOGRAM_BINS)).astype(np.float64)
     if exponents[0]:  # zeros, and what is subnormal in the entries' own dtype
         rest = sample[np.abs(sample) < sample.dtype.type(2.0 ** (1 - bits.bias))]
         rest = rest[rest != 0]
@@ -108,9 +108,19 @@ def outliers(x: Floats, sample: Floats, histogram: F64, size: float) -> tuple[fl
     place = int(np.searchsorted(np.cumsum(histogram[:-2]), rank))  # the bin of the median; the first has no lower end
     if place and size < OUTLIER_RATIO * 2.0 ** (place + HISTOGRAM_LOW):
         return None
-    sizes = np.abs(sample)
-    median = float(np.median(sizes[sizes > 0] if leave_out else sizes))
-    flat = np.abs(x.reshape(-1)).astype(np.float64, copy=False)  # the threshold may be beyond float32
-    found = np.flatnonzero((flat >= OUTLIER_RATIO * median) & (flat < np.inf))
-    largest_first = np.argsort(-flat[found], kind="stable")
-    return median, found[largest_first[:OUTLIERS]]
+    median = _median(np.abs(sample), int(zeros) if leave_out else 0)
+    if size < OUTLIER_RATIO * median:
+        return median, np.empty(0, np.int64)
+    flat = np.abs(x.reshape(-1))
+    found = np.flatnonzero(flat >= x.dtype.type(0.999 * OUTLIER_RATIO * median))  # in their own dtype: a little more
+    sizes = flat[found].astype(np.float64)
+    far = (sizes >= OUTLIER_RATIO * median) & (sizes < np.inf)
+    largest_first = np.argsort(-sizes[far], kind="stable")
+    return median, found[far][largest_first[:OUTLIERS]]
+
+
+def _median(sizes: Floats, passed: int) -> float:
+    """Return the median of magnitudes without `passed` of the least."""
+    last = passed + len(sizes) - 1
+    middle = np.unique([last // 2, (last + 1) // 2])
+    return float(order_statistics(sizes, middle)[0].mean(dtype=np.float64))

@@ -8,7 +8,9 @@ Shapes: P parameters.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core import fast_moments
+from core import scan
 from core.moments import working_dtype
 from core.vocabulary import EMBED
 
@@ -73,19 +75,22 @@ def parameter_measures(parameters: Sequence[Tensor], loss_scale: float = 1.0) ->
 def norms(tensors: Sequence[Tensor]) -> F64:
     """Return ‖x‖₂ of each tensor; Inf or NaN where an entry is.
 
-    By one torch._foreach_norm, but for large tensors on the CPU, where that adds up to 1e-3 of rounding.
+    By one torch._foreach_norm for all of a kind, but for large tensors on the CPU, where that adds up to 1e-3 of
+    rounding.
     """
     tensors = [tensor if tensor.dtype in _WIDE else tensor.float() for tensor in tensors]
-    measured = np.zeros(len(tensors))
-    large = [tensor.device.type == "cpu" and tensor.numel() > LARGE for tensor in tensors]
-    others = [place for place, is_large in enumerate(large) if not is_large and tensors[place].numel()]
-    if others:
-        found = torch._foreach_norm([tensors[place] for place in others])
-        measured[others] = torch.stack([norm.to(found[0].device, torch.float64) for norm in found]).cpu().numpy()
-    for place in np.flatnonzero(large).tolist():
-        measured[place] = fast_moments.norm(tensors[place].contiguous().numpy())
-    sizes = measured / np.sqrt([max(tensor.numel(), 1) for tensor in tensors])
-    for place in np.flatnonzero(~((SAFE[0] < sizes) & (sizes < SAFE[1]))).tolist():
+    sizes = [tensor.numel() for tensor in tensors]
+    measured, kinds = np.zeros(len(tensors)), defaultdict(list)
+    for place, (tensor, size) in enumerate(zip(tensors, sizes, strict=True)):
+        if size > LARGE and tensor.device.type == "cpu":
+            measured[place] = math.sqrt(scan.square_sum(tensor.reshape(-1).numpy()))
+        elif size:
+            kinds[tensor.device, tensor.dtype].append(place)
+    for places in kinds.values():
+        found = torch.stack(torch._foreach_norm([tensors[place] for place in places]))
+        measured[places] = found.cpu().numpy()
+    rms = measured / np.sqrt(np.maximum(sizes, 1))
+    for place in np.flatnonzero(~((SAFE[0] < rms) & (rms < SAFE[1]))).tolist():
         measured[place] = _careful(tensors[place])
     return measured
 

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.attention_measures import head_measures
-from core.columns import COLUMN, COLUMNS, INDEX_SPAN, VALUE_SPAN, Reading
+from core.columns import COLUMN, COLUMNS, INDEX_SPAN, N_STANDARD, VALUE_SPAN, Reading
+from core.fast_tokens import TokenSizes
 from core.parameters import ParameterMeasures
 from core.rows import RealTokens
 from core.sites import Heads
 from core.statistics import cosine_of, histogram_of, named, row_of
+from core.token_rms import StreamTokens
 from core.trace import Layout, NonFinite, Outlier, Snapshot
 from core.vocabulary import HEAD_MEASURES, SITES, STATISTICS, TOKEN_SHAPES
 
@@ -33,15 +35,22 @@ BRANCHES: dict[str, tuple[str, ...]] = {"attn_out": ("resid_pre",), "mlp_out": (
 
 
 class Record:
-    """One step. `sites`: (layer, name) of each row; `causal`: by layer; `full`: its detail; `tokens`: the real ones."""
+    """One step. `sites`: (layer, name) of each row; `causal`: by layer; `full`: its detail; `tokens`: the real ones.
+
+    `ids`: the tokens' numbers, None for a model that reads vectors.
+    """
 
     def __init__(self, sites: Sequence[tuple[int, str]], causal: Mapping[int, bool], full: bool,
-                 tokens: RealTokens) -> None:
+                 tokens: RealTokens, ids: Tensor | None = None) -> None:
         self.sites, self.full, self._causal, self._tokens = sites, full, causal, tokens
         self._rows: dict[str, dict[int, Tensor | F64]] = {FORWARD: {}, GRADIENT: {}}
+        shape = (len(sites), len(COLUMNS) if full else N_STANDARD)
+        self._tables = {direction: np.full(shape, np.nan) for direction in self._rows}
+        self._sizes = TokenSizes()
         self._heads: dict[int, Tensor] = {}
         self._cosines: dict[int, Tensor | float] = {}
         self._widths: dict[int, int] = {}
+        self._stream = StreamTokens(ids if full else None, tokens)
 
     def has(self, direction: str, row: int | None = None) -> bool:
         """Say whether a row, or any, was observed in this direction."""
@@ -50,11 +59,9 @@ class Record:
     def observe(self, direction: str, row: int, x: Tensor) -> None:
         """Measure what passed at the site of this row; rows are kept in the order in which they come."""
         layer, name = self.sites[row]
-        site = SITES[name]
-        lengths = self._tokens.lengths(x) if site.cosine else ()
-        reading = _reading(self.full, site.shape in TOKEN_SHAPES, lengths, direction == FORWARD)
         rows = self._tokens.rows(x, name, self._causal.get(layer, False))
-        self._rows[direction][row] = row_of(rows, reading)
+        reading = _reading(self.full and direction == FORWARD, self.full, name, self._tokens.lengths(x.shape))
+        self._rows[direction][row] = row_of(rows, reading, self._tables[direction][row], self._sizes)
         self._widths[row] = rows.shape[-1]
 
     def same(self, direction: str, row: int, source: int) -> None:
@@ -62,6 +69,11 @@ class Record:
         if source in self._rows[direction]:
             self._rows[direction][row] = self._rows[direction][source]
             self._widths[row] = self._widths[source]
+
+    def leaves(self, layer: int, x: Tensor) -> None:
+        """Take the size of the single tokens of the stream where it leaves the layer (−1: the embedding)."""
+        if self.full:
+            self._stream.take(layer, x)
 
     def through(self, layer: int, before: Tensor, after: Tensor) -> None:
         """Take layer_cosine: `before` and `after` are the stream where it enters and leaves the layer."""
@@ -78,7 +90,8 @@ class Record:
 
         `residual`: branches are added to a stream; without one there is no branch_ratio.
         """
-        tables = {direction: _fetched(rows, len(self.sites)) for direction, rows in self._rows.items()}
+        self._sizes.write()
+        tables = {direction: _filled(table, self._rows[direction]) for direction, table in self._tables.items()}
         seen = {name: tables[direction] for name, direction in _GROUPS.items() if self._rows[direction]}
         activations, gradients = (
             {statistic: values for statistic, values in named(tables[direction], self.full).items()
@@ -94,6 +107,7 @@ class Record:
             histograms={name: histogram_of(table) for name, table in seen.items()} if self.full else {},
             outliers=self._outliers(tables[FORWARD]) if self.full else (),
             non_finite=self._non_finite(step, loss, layout, tables, parameters),
+            token_rms=self._stream.sizes(layout.n_layers), tokens=self._stream.ids(), batch_shape=self._stream.shape,
         )
 
     @property
@@ -158,8 +172,11 @@ class Record:
 
 
 @lru_cache(maxsize=256)
-def _reading(full: bool, tokens: bool, lengths: tuple[int, ...], forward: bool) -> Reading:
-    return Reading(full, tokens, lengths, outliers=full and tokens and forward)
+def _reading(outliers: bool, full: bool, name: str, lengths: tuple[int, ...]) -> Reading:
+    """Return what is asked of the site of this name; `lengths`: the tokens of each sequence."""
+    site = SITES[name]
+    tokens = site.shape in TOKEN_SHAPES
+    return Reading(full, tokens, lengths if site.cosine else (), outliers and tokens)
 
 
 _GROUPS = {"activations": FORWARD, "gradients": GRADIENT}
@@ -172,12 +189,11 @@ def _kind(row: F64) -> str | None:
     return "inf" if row[COLUMN["n_posinf"]] + row[COLUMN["n_neginf"]] > 0 else None
 
 
-def _fetched(rows: Mapping[int, Tensor | F64], count: int) -> F64:
-    """Return the rows as a table (S, C), NaN where none was observed; one transfer for all on a device."""
-    table = np.full((count, len(COLUMNS)), np.nan)
+def _filled(table: F64, rows: Mapping[int, Tensor | F64]) -> F64:
+    """Return the table (S, C) with every row in its place; one transfer for all on a device."""
     away = {row: values for row, values in rows.items() if isinstance(values, Tensor)}
     if away:
-        table[list(away)] = _stacked(list(away.values()))
+        table[list(away)] = _stacked(list(away.values()))[:, : table.shape[1]]
     for row, values in rows.items():
         if not isinstance(values, Tensor):
             table[row] = values

@@ -66,6 +66,7 @@ class Recorder:
         self._attentions = {int(found[1]): module for path, module in modules.items()
                             if isinstance(module, Heads) and (found := _LAYER.search(path))}
         self._parameters = dict(model.named_parameters())
+        self._names = tuple((layer_of(name, self._n_layers), name) for name in self._parameters)
         self._n_heads = 0
         self._handles: list[RemovableHandle] = []
         self._on_tensors: list[RemovableHandle] = []
@@ -92,7 +93,8 @@ class Recorder:
         self._handles.clear()
         self._clear()
 
-    def begin(self, mask: Tensor | None = None, loss_scale: float = 1.0, detail: str | None = None) -> None:
+    def begin(self, mask: Tensor | None = None, loss_scale: float = 1.0, detail: str | None = None,
+              tokens: Tensor | None = None) -> None:
         """Begin a step: the next forward and backward pass are recorded, and nothing of an earlier one is left.
 
         `mask`: (B, T), true at real tokens; None where all are. `loss_scale`: what the loss is multiplied with before
@@ -109,7 +111,7 @@ class Recorder:
         self._loss_scale = loss_scale
         causal = {layer: heads.causal for layer, heads in self._attentions.items()}
         full = self._full if detail is None else is_full(detail)
-        self._record = Record(self._sites, causal, full, RealTokens(mask))
+        self._record = Record(self._sites, causal, full, RealTokens(mask), tokens)
 
     def snapshot(self, step: int, loss: float) -> Snapshot:
         """Return what the step showed, and end it. Call it before gradients are unscaled, clipped or cleared.
@@ -134,8 +136,7 @@ class Recorder:
     @property
     def layout(self) -> Layout:
         """What the rows of a snapshot stand for; the number of heads is known from the first snapshot on."""
-        names = tuple((layer_of(name, self._n_layers), name) for name in self._parameters)
-        return Layout(self._n_layers, self._n_heads, self._sites, names)
+        return Layout(self._n_layers, self._n_heads, self._sites, self._names)
 
     def _clear(self) -> None:
         """Forget the step."""
@@ -148,8 +149,7 @@ class Recorder:
     def _site_hook(self, row: int) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _arguments: Any, x: Any) -> None:
             if self._record is not None and isinstance(x, Tensor) and x.is_floating_point():
-                with _plainly(x):
-                    self._pass(self._record, row, x)
+                self._pass(self._record, row, x)
 
         return hook
 
@@ -189,6 +189,8 @@ class Recorder:
 
     def _stream(self, record: Record, layer: int, name: str, x: Tensor) -> None:
         """Compare the stream where it leaves a block with where it entered; it is held in between, and no longer."""
+        if name in ("embed", "resid_post"):
+            record.leaves(layer, x)
         if name == "resid_pre":
             self._entered[layer] = x.detach()
         elif name == "resid_post" and layer in self._entered:
@@ -201,11 +203,9 @@ class Recorder:
             record = self._record
             if record is None:
                 return
-            with _plainly(gradient):
-                first, *others = reversed(rows)
-                record.observe(GRADIENT, first, self._unscaled(gradient.detach()))
-                for row in others:
-                    record.same(GRADIENT, row, first)
+            record.observe(GRADIENT, rows[-1], self._unscaled(gradient))
+            for row in rows[-2::-1]:
+                record.same(GRADIENT, row, rows[-1])
 
         return hook
 
@@ -213,7 +213,7 @@ class Recorder:
         """Return the gradient divided by the loss scale, in float32 or wider; itself when the scale is 1."""
         if self._loss_scale == 1.0:
             return gradient
-        return gradient.to(torch.promote_types(gradient.dtype, torch.float32)) / self._loss_scale
+        return gradient.detach().to(torch.promote_types(gradient.dtype, torch.float32)) / self._loss_scale
 
 
 class _Passed(NamedTuple):
@@ -230,7 +230,7 @@ def _version(x: Tensor) -> int:
 
 
 def _plainly(x: Tensor) -> AbstractContextManager[object]:
-    """Return a context in which autocast does not narrow what is computed."""
+    """Return a context in which autocast does not narrow matrix products; nothing else that is measured has any."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else _NOTHING
 

@@ -8,8 +8,9 @@ Shapes: B batch, T positions, D features, H heads, K head dimension; R real toke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -41,11 +42,9 @@ class RealTokens:
         """
         return ROWS[SITES[site].shape](self, x, causal)
 
-    def lengths(self, x: Tensor) -> tuple[int, ...]:
-        """Return the number of real tokens of each sequence of `x` (B, T, D), Σ = R."""
-        if self.mask is not None:
-            return self._mask_lengths
-        return (x.shape[-2],) * (x.numel() // max(x.shape[-1] * x.shape[-2], 1))
+    def lengths(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the number of real tokens of each sequence of a tensor of this shape, (…, T, D), Σ = R."""
+        return _whole(shape) if self.mask is None else self._mask_lengths
 
     @cached_property
     def _mask_lengths(self) -> tuple[int, ...]:
@@ -95,6 +94,12 @@ class RealTokens:
         if tokens != self.mask.shape:
             raise ValueError(f"the mask given to begin() is {self.mask.shape}, a tensor is {tuple(x.shape)}; "
                              "allowed: one entry a token, (B, T)")
+
+
+@lru_cache(maxsize=64)
+def _whole(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the lengths of sequences without padding."""
+    return tuple(shape[-2:-1]) * math.prod(shape[:-2])
 
 
 ROWS: dict[str, Callable[[RealTokens, Tensor, bool], Tensor]] = {

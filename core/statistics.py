@@ -9,6 +9,7 @@ Shapes: R rows (tokens, or 1), W features of a row (or all n entries), S rows of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -16,24 +17,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core import fast_moments, fast_tokens, moments
+from core import fast_moments, moments, scan
 from core.columns import COLUMN, HISTOGRAM_SPAN, N_STANDARD, QUANTILES, TOKEN_QUANTILES, Reading
+from core.fast_tokens import TokenSizes
 from core.vocabulary import HISTOGRAM_BINS, STATISTICS
 
 F64 = NDArray[np.float64]
 Table = Mapping[str, F64]
 
 
-def row_of(x: Tensor, reading: Reading) -> Tensor | F64:
+def row_of(x: Tensor, reading: Reading, out: F64 | None = None, sizes: TokenSizes | None = None) -> Tensor | F64:
     """Return the row of `x` (R, W) as COLUMNS, (C,): on the CPU at once as an array, else on its device, unfetched.
 
-    float16 and bfloat16 are widened to float32 first, which is exact. Gradients do not flow through it.
+    float16 and bfloat16 are widened to float32 first, which is exact. Gradients do not flow through it. `out`, `sizes`:
+    as `core.fast_moments.row` takes them; a device does not need them.
     """
     wide = x.detach()
     wide = wide if wide.dtype in (torch.float32, torch.float64) else wide.float()
     if wide.device.type != "cpu":
         return moments.row(wide, reading)
-    return fast_moments.row(wide.contiguous().numpy(), reading)
+    return fast_moments.row(wide.contiguous().numpy(), reading, out, sizes)
 
 
 def cosine_of(x: Tensor, y: Tensor) -> Tensor | float:
@@ -45,8 +48,8 @@ def cosine_of(x: Tensor, y: Tensor) -> Tensor | float:
     x, y = x.detach().to(wide), y.detach().to(wide)
     if x.device.type != "cpu":
         return moments.mean_cosine(x, y)
-    quick = fast_tokens.cosines(x.contiguous().numpy(), y.contiguous().numpy()) if x.numel() else None
-    return float(moments.mean_cosine(x, y)) if quick is None else float(quick.mean(dtype=np.float64))
+    quick = scan.mean_cosine(x.contiguous().numpy(), y.contiguous().numpy()) if x.numel() else math.nan
+    return float(moments.mean_cosine(x, y)) if math.isnan(quick) else quick
 
 
 def named(rows: F64, full: bool) -> dict[str, F64]:

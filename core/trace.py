@@ -78,6 +78,10 @@ class Snapshot:
     `grad_observed` (P,): whether a gradient reached the parameter (None: all).
     `histograms`: "activations", "gradients" → counts (S, 279), in detail full only (else empty).
     `totals`: name → number.
+    In detail full only, over the positions of the flattened batch, sequence · T + position: `token_rms` (L+1, M), the
+    RMS of each of the first TOKENS_KEPT tokens in the embedding and in the stream after each layer, NaN at padding and
+    at tokens that are not finite; `tokens`: the ids of the first IDS_KEPT, −1 at padding, empty where the model reads
+    vectors; `batch_shape`: (B, T), (0, 0) where it is not known.
     """
 
     step: int
@@ -92,6 +96,9 @@ class Snapshot:
     histograms: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     outliers: tuple[Outlier, ...] = ()
     non_finite: NonFinite | None = None
+    token_rms: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    tokens: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    batch_shape: tuple[int, int] = (0, 0)
 
     def observed_parameters(self, statistic: str) -> NDArray[np.bool_]:
         """Return which parameters have a value of `statistic`, (P,): weights always, the rest where a gradient came."""
@@ -115,10 +122,12 @@ class Snapshot:
             "step": self.step, "loss": self.loss, "layout": asdict(self.layout), "totals": dict(self.totals),
             "outliers": [asdict(outlier) for outlier in self.outliers],
             "non_finite": None if self.non_finite is None else asdict(self.non_finite),
+            "batch_shape": self.batch_shape,
         }
         arrays = {f"{group}/{name}": array for group in _GROUPS for name, array in getattr(self, group).items()}
         if self.grad_observed is not None:
             arrays["grad_observed"] = self.grad_observed
+        arrays |= {name: array for name in _OF_TOKENS if (array := getattr(self, name)).size}
         stream = io.BytesIO()
         np.savez_compressed(stream, json=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
         return stream.getvalue()
@@ -134,17 +143,20 @@ class Snapshot:
                 if name:
                     groups[group][name] = stored[path]
             observed = stored.get("grad_observed")
+            of_tokens = {name: stored[name] for name in _OF_TOKENS if name in stored}
         layout = facts["layout"]
         return cls(
             step=facts["step"], loss=facts["loss"], totals=facts["totals"],
             layout=Layout(layout["n_layers"], layout["n_heads"], _pairs(layout["sites"]), _pairs(layout["parameters"])),
             outliers=tuple(Outlier(**row) for row in facts["outliers"]),
             non_finite=NonFinite(**facts["non_finite"]) if facts["non_finite"] else None,
-            grad_observed=observed, **groups,  # type: ignore[arg-type]
+            batch_shape=tuple(facts.get("batch_shape", (0, 0))),
+            grad_observed=observed, **of_tokens, **groups,  # type: ignore[arg-type]
         )
 
 
 _GROUPS = ("activations", "gradients", "heads", "parameters", "histograms")
+_OF_TOKENS = ("token_rms", "tokens")
 
 
 def _pairs(rows: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:

@@ -53,7 +53,8 @@ class Training(Iterator[Snapshot]):
     def _play(self, stack: Stack, first: Batch) -> Iterator[Snapshot]:
         detail, residual = self.experiment.protocol.detail or "full", self.experiment.model.residual
         with Recorder(stack, detail=detail, residual=residual) as recorder:
-            recorder.begin(first.mask, loss_scale(self.experiment))
+            tokens = None if first.targets is None else first.inputs
+            recorder.begin(first.mask, loss_scale(self.experiment), tokens=tokens)
             loss = step(stack, first, 0)
             yield recorder.snapshot(0, float(loss))
 

@@ -48,6 +48,9 @@ SITES: dict[str, Site] = {
 }
 """Every site in the order in which a forward pass meets it. `cosine`: token_cosine is taken there."""
 
+STREAM = "resid_post"
+"""The residual stream where it leaves a block: what drift is read of."""
+
 ATTENTION_SITE = "attn"
 """The site name of per-head measures in tables and exports."""
 
@@ -74,6 +77,15 @@ class Statistic:
 
 SAMPLE = 65_536
 """Tensors with more entries give the sampled statistics from a strided sample, labelled as such."""
+
+TOKENS_KEPT = 1024
+"""Of how many positions, from the first of the batch on, a snapshot keeps the RMS of the single token."""
+
+IDS_KEPT = 65_536
+"""Of how many positions it keeps the token's id."""
+
+FLOAT16_MAX = 65504.0
+"""The largest float16."""
 
 _COSINE_SITES = frozenset(name for name, site in SITES.items() if site.cosine)
 _TOKEN_SITES = frozenset(name for name, site in SITES.items() if site.shape in TOKEN_SHAPES)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from core import attention_measures
-from core.attention_measures import PATTERNS, head_measures, measures_of_scores
+from core.attention_measures import PATTERNS, general, head_measures, measures_of_scores
 from core.sites import Heads
 from core.tables import PATTERNS as NAMES
 from core.vocabulary import HEAD_MEASURES
@@ -182,9 +182,9 @@ def test_a_batch_of_padding_alone_is_undefined():
 @pytest.mark.parametrize("piece", [1, 18, 40, 200, 400])
 def test_pieces_of_any_size_give_the_same(monkeypatch, causal, mask, piece):
     q, k, rule = draw(3, 2, 9, 5), draw(3, 2, 9, 5, seed=1), Heads(0.5, None, "softmax", causal)
-    whole = head_measures(q, k, MASKS[mask], rule)
+    whole = general(q, k, MASKS[mask], rule)
     monkeypatch.setattr(attention_measures, "PIECE", piece)
-    assert torch.allclose(head_measures(q, k, MASKS[mask], rule), whole, rtol=1e-6, atol=1e-7)
+    assert torch.allclose(general(q, k, MASKS[mask], rule), whole, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 9), (1, 1, 1), (8, 4, 64), (2, 16, 4096), (1024, 2, 8), (1, 128, 16384)])
