@@ -13,7 +13,7 @@ from core import rules
 from core.experiment import Experiment, Input, Model
 from core.fields import ExperimentError
 from core.tables import GATED_ACTIVATIONS, NORMS, PLACEMENTS, VECTOR_SOURCES, Norm
-from core.vocabulary import HISTOGRAM_BINS, SITES, STATISTICS
+from core.vocabulary import HISTOGRAM_BINS, IDS_KEPT, SITES, STATISTICS, TOKENS_KEPT
 
 BYTES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 SUBLAYERS = {"both": ("attention", "mlp"), "attention": ("attention",), "mlp": ("mlp",)}
@@ -56,7 +56,7 @@ def cost(experiment: Experiment) -> Cost:
     seconds = flops / FLOPS_PER_SECOND[protocol.dtype] + recorded * model.n_layers * SECONDS_PER_LAYER
     if source.source == "markov":
         seconds += SECONDS_PER_CHAIN * (source.vocab or 0) ** 3
-    return Cost(count, flops, activations + weights, recorded * _snapshot_bytes(model), seconds)
+    return Cost(count, flops, activations + weights, recorded * _snapshot_bytes(model, source, protocol.dtype), seconds)
 
 
 def parameters(canonical: Experiment) -> int:
@@ -101,7 +101,7 @@ def _norm_parameters(model: Model, norm: Norm, width: int) -> int:
 
 def _layer_parameters(model: Model, norm: Norm) -> int:
     sublayers = SUBLAYERS[model.sublayers]
-    norms = len(sublayers) * PLACEMENTS[model.placement].norms * _norm_parameters(model, norm, model.d_model)
+    norms = len(sublayers) * len(PLACEMENTS[model.placement].slots) * _norm_parameters(model, norm, model.d_model)
     scales = {"rezero": 1, "layerscale": model.d_model}.get(str(model.branch_scale), 0) * len(sublayers)
     qk = _qk_norm_parameters(model) if "attention" in sublayers else 0
     return sum(rows * columns + (rows if model.bias else 0) for rows, columns in _matrices(model)) + norms + scales + qk
@@ -142,7 +142,10 @@ def _saved_entries(model: Model, source: Input) -> int:
     return source.batch * source.seq_len * (model.n_layers * (14 * model.d_model + inner) + logits)
 
 
-def _snapshot_bytes(model: Model) -> int:
-    """Return about what one snapshot in detail full takes, compressed to a half."""
+def _snapshot_bytes(model: Model, source: Input, dtype: str) -> int:
+    """Return about what one snapshot in detail full takes, the statistics compressed to a half, the tokens not."""
     sites = model.n_layers * sum(site.where == "block" for site in SITES.values())
-    return 16_384 + 2 * sites * 8 * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) // 2
+    positions = source.batch * source.seq_len
+    ids = 0 if source.source in VECTOR_SOURCES else min(positions, IDS_KEPT) * 4
+    sizes = (model.n_layers + 1) * min(positions, TOKENS_KEPT) * max(4, BYTES[dtype])
+    return 16_384 + 2 * sites * 8 * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) // 2 + ids + sizes

@@ -7,18 +7,17 @@ blocks passed: the stream after layer l has x = l + 1; for gradients, which flow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from core.columns import OUTLIER_RATIO
 from core.experiment import Experiment
+from core.fits import NO_FIT, Fit, exponential, law, power
 from core.rules import layer_norms
 from core.trace import F64, Trace
-from core.vocabulary import EMBED
-
-FLOAT16_MAX = 65504.0
-STREAM = "resid_post"
+from core.vocabulary import EMBED, FLOAT16_MAX, STREAM
 
 THRESHOLDS: dict[str, float] = {
     "steady_growth": 1.25,
@@ -27,17 +26,34 @@ THRESHOLDS: dict[str, float] = {
     "alarm_growth": 10.0,
     "collapsed_cosine": 0.95,
     "float16_max": FLOAT16_MAX,
+    "lost_share16": 0.01,
+    "overwritten_cosine": 0.5,
+    "idle_cosine": 0.999,
+    "dominant_ratio": 2.0,
+    "faint_ratio": 0.01,
+    "gaussian_kurtosis": 4.0,
+    "alarm_kurtosis": 100.0,
+    "outlier_ratio": OUTLIER_RATIO,
+    "massive_value": 100.0,
+    "massive_ratio": 1000.0,
+    "even_tokens": 2.0,
+    "token_stands_out": 10.0,
 }
 """steady: the stream stays within this factor of its own start, both ways. exploding, vanishing: slope of ln rms per
 block (0.05: doubling within 14 blocks), which is an alarm once the growth over all layers passes alarm_growth, or its
-inverse. collapsed: mean cosine between different tokens after the last block."""
+inverse. collapsed: mean cosine between different tokens after the last block. lost_share16: share of a site's entries
+below the normal float16. overwritten, idle: mean cosine into and out of one block. dominant, faint: rms of a branch
+over that of the stream it is added to. kurtosis: a Gaussian's is 3, that of models with outlier features in the
+hundreds and thousands (Bondarenko et al. 2023, arXiv:2306.12929). massive: of one entry, value and value over median
+(Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token."""
 
 
 @dataclass(frozen=True)
 class Drift:
     """Drift of one site over depth, in the direction of flow.
 
-    `growth`: rms(last)/rms(embed) forward; gradients, whose embedding is left out: rms(first layer)/rms(last layer).
+    `growth`: rms(last)/rms(embed) for the stream; for other sites rms(last layer)/rms(first layer); for gradients,
+    whose embedding is left out, rms(first layer)/rms(last layer).
     `log_slope`: least-squares slope of ln rms per block; `doubling_depth`: ln 2 / log_slope in blocks (< 0: halving).
     `law`: flat, exponential, power (rms² grows linearly with depth) or undetermined (fewer than 3 finite layers);
     `square_slope`: growth of rms² per block under the power law; `exponential_error`, `power_error`: root mean square
@@ -64,7 +80,8 @@ class Drift:
 class Verdict:
     """A judgement as a code, with its numbers and the thresholds it compared them to.
 
-    `alarm`: something is wrong; `expected`: code of what this configuration should show; `law`: as in Drift.
+    `alarm`: something is wrong; `expected`: code of what this configuration should show; `law`: as in Drift; `site`:
+    the site it speaks of, or the parameter, where it is about one (its layer is a number); `token`: a token's symbol.
     """
 
     code: str
@@ -73,15 +90,8 @@ class Verdict:
     thresholds: dict[str, float]
     expected: str = ""
     law: str = ""
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """A law fitted to rms over depth: its prediction error in ln rms, its slope, and where it reaches a value."""
-
-    error: float
-    slope: float
-    reaches: Callable[[float], float]
+    site: str = ""
+    token: str = ""
 
 
 def drift(trace: Trace, site: str = STREAM, gradient: bool = False, step: int = -1) -> Drift:
@@ -92,28 +102,54 @@ def drift(trace: Trace, site: str = STREAM, gradient: bool = False, step: int = 
     layers, rms = trace.profile(site, "rms", gradient, step)
     if not layers:
         raise ValueError(f"site {site} is absent from this configuration; present: {sorted(_names(trace))}")
-    depth, flow = np.arange(1.0, len(layers) + 1), rms[::-1] if gradient else rms
-    usable = np.isfinite(flow) & (flow > 0)
-    exponential, power = _exponential(depth[usable], flow[usable]), _power(depth[usable], flow[usable])
-    start = flow[0] if gradient else _embed_rms(trace, step)
-    slope = exponential.slope
-    law = _law(flow[usable], exponential, power)
-    fit = {"power": power, "exponential": exponential}.get(law, _NO_FIT)
+    depth, flow = in_flow(trace, layers, rms, gradient)
+    measured = over_depth(depth, flow, start_rms(trace, site, gradient, step))
+    fit = _fits(depth, flow).get(measured.law, NO_FIT)
+    return replace(measured, first_non_finite=_first_non_finite(trace, site, gradient, step),
+                   overflow16_layer=math.nan if gradient else _overflow_layer(trace, site, step, fit))
+
+
+def over_depth(depth: F64, rms: F64, start: float) -> Drift:
+    """Return the drift of a series `rms` over `depth`, in the direction of flow; growth is against `start`."""
+    usable, fits = np.isfinite(rms) & (rms > 0), _fits(depth, rms)
+    slope = fits["exponential"].slope
     return Drift(
-        growth=_ratio(flow[-1], start), log_slope=slope, doubling_depth=math.log(2) / slope if slope else math.inf,
-        law=law, square_slope=power.slope, exponential_error=exponential.error, power_error=power.error,
-        overflow16_layer=math.nan if gradient else _overflow_layer(trace, site, step, fit),
-        first_non_finite=_first_non_finite(trace, site, gradient, step),
+        growth=_ratio(rms[-1], start), log_slope=slope, doubling_depth=math.log(2) / slope if slope else math.inf,
+        law=law(rms[usable], fits["exponential"], fits["power"], THRESHOLDS["steady_growth"]),
+        square_slope=fits["power"].slope, exponential_error=fits["exponential"].error, power_error=fits["power"].error,
+        overflow16_layer=math.nan, first_non_finite=None,
     )
+
+
+def _fits(depth: F64, rms: F64) -> dict[str, Fit]:
+    usable = np.isfinite(rms) & (rms > 0)
+    return {name: fit(depth[usable], rms[usable]) for name, fit in (("exponential", exponential), ("power", power))}
+
+
+def in_flow(trace: Trace, layers: Sequence[int], values: F64, gradient: bool) -> tuple[F64, F64]:
+    """Return the blocks passed and the values there, in the direction of flow."""
+    order = slice(None, None, -1) if gradient else slice(None)
+    passed = np.asarray(layers, float)[order]
+    return (trace.layout.n_layers - passed if gradient else passed + 1), values[order]
 
 
 def verdict(trace: Trace, experiment: Experiment, gradient: bool = False, step: int = -1) -> Verdict:
     """Return the judgement on the drift of the stream; its code is a key of VERDICTS."""
     measured = drift(trace, gradient=gradient, step=step)
-    code = next(name for name, holds in VERDICTS.items() if holds(measured))
-    used = {name: THRESHOLDS[name] for name in _USED_THRESHOLDS.get(code, ("steady_growth",))}
-    ends = {"start_rms": _start_rms(trace, gradient, step), "last_rms": _last_rms(trace, gradient, step)}
-    return Verdict(code, code in ALARMS, measured.numbers() | ends, used, expected(experiment, gradient), measured.law)
+    code = code_of(measured)
+    ends = {"start_rms": start_rms(trace, STREAM, gradient, step), "last_rms": last_rms(trace, STREAM, gradient, step)}
+    return Verdict(code, code in ALARMS, measured.numbers() | ends, thresholds_of(code), expected(experiment, gradient),
+                   measured.law)
+
+
+def code_of(measured: Drift) -> str:
+    """Return the verdict's code, the first of VERDICTS that holds."""
+    return next(name for name, holds in VERDICTS.items() if holds(measured))
+
+
+def thresholds_of(code: str) -> dict[str, float]:
+    """Return the thresholds that decide about a code of VERDICTS."""
+    return {name: THRESHOLDS[name] for name in _USED_THRESHOLDS.get(code, ("steady_growth",))}
 
 
 def verdicts(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verdict, ...]:
@@ -122,7 +158,7 @@ def verdicts(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verd
     if trace.snapshots[step].gradients:
         gradient = verdict(trace, experiment, gradient=True, step=step)
         found.append(replace(gradient, code=f"gradient_{gradient.code}"))
-    return (*found, _float16(trace, step), _tokens(trace, step))
+    return (*found, _float16(trace, step), token_rank(trace, step))
 
 
 VERDICTS: dict[str, Callable[[Drift], bool]] = {
@@ -151,7 +187,18 @@ def expected(experiment: Experiment, gradient: bool = False) -> str:
     model = experiment.resolved().model
     norms = "none" if set(layer_norms(experiment)) == {"none"} else model.placement
     residual = "" if model.residual else "_without_residual"
-    return f"{'gradient_' if gradient else ''}{norms}{residual}"
+    code = "scaled" if has_factors(experiment) and model.residual and norms != "post" else f"{norms}{residual}"
+    return ("gradient_" if gradient else "") + ("running" if runs_on_statistics(experiment) else code)
+
+
+def has_factors(experiment: Experiment) -> bool:
+    """Say whether the stream or a branch carries a factor before they are added."""
+    return (experiment.model.branch_scale, experiment.model.residual_alpha) != (1.0, 1.0)
+
+
+def runs_on_statistics(experiment: Experiment) -> bool:
+    """Say whether the norm of every layer is a BatchNorm in evaluation, which untrained lets the stream through."""
+    return set(layer_norms(experiment)) == {"batchnorm"} and experiment.protocol.mode == "eval"
 
 
 def _float16(trace: Trace, step: int) -> Verdict:
@@ -159,12 +206,16 @@ def _float16(trace: Trace, step: int) -> Verdict:
     _, absmax = trace.profile(STREAM, "absmax", step=step)
     largest = float(np.nanmax(absmax)) if np.isfinite(absmax).any() else math.nan
     reached = layer <= trace.layout.n_layers - 1  # measured: what is extrapolated lies beyond the last layer
-    numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": _ratio(FLOAT16_MAX, largest)}
+    if math.isnan(largest) and not reached:
+        return Verdict("nothing_undefined", True, {}, {}, site=STREAM)
+    headroom = FLOAT16_MAX / largest if largest else math.inf
+    numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": headroom}
     code = "float16_overflows" if reached else "float16_limited" if math.isfinite(layer) else "float16_fits"
     return Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX})
 
 
-def _tokens(trace: Trace, step: int) -> Verdict:
+def token_rank(trace: Trace, step: int = -1) -> Verdict:
+    """Return the judgement on how alike the tokens are after the last block (rank collapse)."""
     _, cosine = trace.profile(STREAM, "token_cosine", step=step)
     last = float(cosine[-1])
     collapsed = last > THRESHOLDS["collapsed_cosine"]
@@ -172,49 +223,7 @@ def _tokens(trace: Trace, step: int) -> Verdict:
     return Verdict(code, collapsed, {"token_cosine": last}, {"collapsed_cosine": THRESHOLDS["collapsed_cosine"]})
 
 
-def _exponential(depth: F64, rms: F64) -> _Fit:
-    """Fit ln rms = a + b·x by least squares."""
-    if len(depth) < 2:
-        return _NO_FIT
-    logs = np.log(rms)
-    centre = depth.mean()
-    slope = float(((depth - centre) * (logs - logs.mean())).sum() / ((depth - centre) ** 2).sum())
-    offset = float(logs.mean() - slope * centre)
-    error = _rms_error(logs, offset + slope * depth)
-    return _Fit(error, slope, lambda value: (math.log(value) - offset) / slope if slope > 0 else math.inf)
-
-
-def _power(depth: F64, rms: F64) -> _Fit:
-    """Fit rms² = a + c·x, weighted so that relative errors count alike at every depth."""
-    if len(depth) < 2:
-        return _NO_FIT
-    scale = float(rms.max())
-    squares = (rms / scale) ** 2
-    weights = 1 / np.maximum(squares, np.finfo(float).tiny)
-    columns = np.stack([np.ones_like(depth), depth], axis=1) * weights[:, None]
-    (offset, slope), *_ = np.linalg.lstsq(columns, squares * weights, rcond=None)
-    fitted = offset + slope * depth
-    error = _rms_error(np.log(squares) / 2, np.log(fitted) / 2) if (fitted > 0).all() else math.inf
-    return _Fit(error, float(slope) * scale**2,
-                lambda value: ((value / scale) ** 2 - offset) / slope if slope > 0 else math.inf)
-
-
-_NO_FIT = _Fit(math.nan, math.nan, lambda _: math.inf)
-
-
-def _rms_error(values: F64, fitted: F64) -> float:
-    return float(np.sqrt(np.mean((values - fitted) ** 2)))
-
-
-def _law(rms: F64, exponential: _Fit, power: _Fit) -> str:
-    if len(rms) < 3:
-        return "undetermined"
-    if rms.max() / rms.min() <= THRESHOLDS["steady_growth"]:
-        return "flat"
-    return "power" if power.error < exponential.error else "exponential"
-
-
-def _overflow_layer(trace: Trace, site: str, step: int, fit: _Fit) -> float:
+def _overflow_layer(trace: Trace, site: str, step: int, fit: Fit) -> float:
     """Return the first layer whose absmax passes 65504: measured where one does, else by the law fitted to the rms."""
     layers, absmax = trace.profile(site, "absmax", step=step)
     _, rms = trace.profile(site, "rms", step=step)
@@ -236,21 +245,21 @@ def _first_non_finite(trace: Trace, site: str, gradient: bool, step: int) -> int
     return (found[-1] if gradient else found[0]) if found else None
 
 
-def _embed_rms(trace: Trace, step: int) -> float:
-    layers, rms = trace.profile("embed", "rms", step=step)
-    return float(rms[0]) if layers == [EMBED] else math.nan
+def start_rms(trace: Trace, site: str, gradient: bool, step: int) -> float:
+    """Return the RMS at the start of the flow: the embedding's for the stream, else that of the site's first layer."""
+    if site == STREAM and not gradient:
+        layers, rms = trace.profile("embed", "rms", step=step)
+        return float(rms[0]) if layers == [EMBED] else math.nan
+    return float(trace.profile(site, "rms", gradient, step)[1][-1 if gradient else 0])
 
 
-def _start_rms(trace: Trace, gradient: bool, step: int) -> float:
-    return float(trace.profile(STREAM, "rms", True, step)[1][-1]) if gradient else _embed_rms(trace, step)
-
-
-def _last_rms(trace: Trace, gradient: bool, step: int) -> float:
-    return float(trace.profile(STREAM, "rms", gradient, step)[1][0 if gradient else -1])
+def last_rms(trace: Trace, site: str, gradient: bool, step: int) -> float:
+    """Return the RMS at the end of the flow."""
+    return float(trace.profile(site, "rms", gradient, step)[1][0 if gradient else -1])
 
 
 def _ratio(value: float, base: float) -> float:
-    return float(value / base) if base else math.nan
+    return float(value) / float(base) if base else math.nan
 
 
 def _names(trace: Trace) -> set[str]:

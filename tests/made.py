@@ -27,3 +27,25 @@ def _statistics(rms, crest, cosine):
 def trace(*arguments, **settings):
     """A trace of one such snapshot."""
     return Trace((snapshot(*arguments, **settings),))
+
+
+def recorded(rows, gradients=None, n_layers=None, **settings):
+    """A trace of one snapshot with these rows: (layer, site) → statistics; rms is 1 and the rest 0 unless given.
+
+    A row of None was not observed. `settings`: further fields of the Snapshot.
+    """
+    sites = tuple(rows)
+    n_layers = 1 + max(layer for layer, _ in sites) if n_layers is None else n_layers
+    parts = {"activations": _table(rows.values()), "gradients": _table(gradients.values()) if gradients else {}}
+    return Trace((Snapshot(step=0, loss=1.5, layout=Layout(n_layers, 2, sites, ()), heads={}, parameters={},
+                           **{**parts, **settings}),))
+
+
+def _table(rows):
+    rows = [row if row is None else {"n": 100.0, "rms": 1.0, "absmax": 4 * row.get("rms", 1.0), **row} for row in rows]
+    return {name: np.array([np.nan if row is None else row.get(name, 0.0) for row in rows]) for name in STATISTICS}
+
+
+def profile(values, site="attn_out", statistic="rms", **settings):
+    """A trace whose `site` has these values of one statistic, layer by layer."""
+    return recorded({(layer, site): {statistic: value} for layer, value in enumerate(values)}, **settings)

@@ -7,7 +7,10 @@ import pytest
 
 from core.drift import THRESHOLDS, drift, expected, verdict, verdicts
 from core.experiment import parse
+from core.trace import Trace
+from core.train import train
 from tests.made import trace
+from tests.stacks import SMALL
 
 DEPTH = np.arange(1, 13)
 DEFAULT = parse({})
@@ -108,10 +111,32 @@ def test_an_absent_site_is_an_error_that_names_what_is_there():
 @pytest.mark.parametrize(("model", "code"), [
     ({}, "pre"), ({"placement": "post"}, "post"), ({"norm": "none", "placement": "post"}, "none"),
     ({"residual": False, "norm": "none"}, "none_without_residual"),
+    ({"branch_scale": "rezero"}, "scaled"), ({"residual_alpha": 2.0, "placement": "branch"}, "scaled"),
+    ({"norm": "none", "branch_scale": "inv_sqrt_2L"}, "scaled"), ({"placement": "post", "branch_scale": 0.5}, "post"),
+    ({"norm": "none", "placement": "post", "branch_scale": 0.5}, "scaled"),
+    ({"residual": False, "branch_scale": 0.5}, "pre_without_residual"),
 ])
 def test_what_is_expected_follows_the_configuration(model, code):
     assert expected(parse({"model": model})) == code
     assert expected(parse({"model": model}), gradient=True) == "gradient_" + code
+
+
+@pytest.mark.parametrize(("model", "least", "most"), [
+    ({"branch_scale": "rezero"}, 1, 1), ({"norm": "none", "branch_scale": "inv_sqrt_2L"}, 1, 1.25),
+    ({"residual_alpha": 2.0}, 4.0**6 * 0.9, math.inf),
+])
+def test_a_factor_on_stream_or_branch_does_to_a_real_stream_and_its_gradient_what_is_expected(model, least, most):
+    described = parse({"model": {**SMALL, "n_layers": 6, **model}})
+    made = Trace(tuple(train(described)))
+    assert verdict(made, described).expected == "scaled"
+    assert least * (1 - 1e-6) <= drift(made).growth <= most * (1 + 1e-6)
+    assert (drift(made, gradient=True).growth > 100) == (most == math.inf)
+
+
+def test_a_stream_of_zeros_is_infinitely_far_below_the_largest_float16():
+    found = verdicts(trace(np.zeros(4)), DEFAULT)
+    (float16,) = [one for one in found if one.code.startswith("float16")]
+    assert (float16.code, float16.numbers["headroom"]) == ("float16_fits", math.inf)
 
 
 def test_moderate_growth_of_gradients_is_no_alarm():
@@ -135,3 +160,10 @@ def test_minus_infinity_is_an_overflow_too():
     profile = trace(np.array([1.0, 2.0, 4.0, 8.0]))
     profile.snapshots[0].activations["n_neginf"][3] = 1
     assert drift(profile).overflow16_layer == 2
+
+
+def test_a_stream_without_a_finite_entry_fits_no_number_format():
+    experiment = parse({"model": {"n_layers": 2, "d_model": 16, "embed_scale": 1e30},
+                        "input": {"batch": 1, "seq_len": 8}, "protocol": {"dtype": "float16"}})
+    codes = [one.code for one in verdicts(Trace(tuple(train(experiment))), experiment)]
+    assert "nothing_undefined" in codes and not [code for code in codes if code.startswith("float16")]
