@@ -21,7 +21,7 @@ class ExperimentError(ValueError):
     """
 
     def __init__(self, message: str, key: str = "", **values: object) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.key, self.values = key, values
 
 
@@ -59,11 +59,21 @@ def refusal(where: str, value: object, allowed: str, key: str = "value", **value
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return `value` as it stands in JSON, cut to `limit` characters."""
+    """Return `value` as it stands in JSON, cut to `limit` characters, on one line."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = repr(value)
+    return printable(_cut(text, limit))
+
+
+def printable(text: str) -> str:
+    """Return `text` with line breaks and whatever else has no glyph escaped as in JSON: what came may hold anything."""
+    return text if text.isprintable() else "".join(
+        sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def _cut(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -75,7 +85,7 @@ def sentence(error: ValidationError, schema: Mapping[str, Any]) -> ExperimentErr
         return ExperimentError(f"the experiment is not valid JSON: {first['ctx']['error']}")
     if first["type"] == "extra_forbidden":
         siblings = _properties(schema, path[:-1])
-        return ExperimentError(f"{'.'.join(path)} is not a field; allowed: {', '.join(siblings)}")
+        return ExperimentError(f"{_cut('.'.join(path))} is not a field; allowed: {', '.join(siblings)}")
     known, field = _walk(schema, path)
     return refusal(".".join(known) or "the experiment", first["input"], allowed(field, schema))
 
