@@ -31,10 +31,11 @@ const SETTINGS = {
   locale: "page",
 };
 
-export default function ({ data, parentElement }) {
+export default function ({ data, parentElement, setTriggerValue }) {
   const chart = charts.get(parentElement) ?? mount(parentElement);
   const turn = ++chart.turn;
   chart.data = data;
+  chart.tell = setTriggerValue;
   repaint(chart);
   return () => {
     if (chart.turn === turn) unmount(parentElement, chart);
@@ -83,6 +84,8 @@ async function paint(chart) {
   await Plotly.react(plot, structuredClone(data.figure.data), dressed(data, plot), structuredClone(SETTINGS));
   labelButtons(plot, data.phrases);
   if (first) watchHover(chart);
+  if (first) watchClicks(chart);
+  plot.classList.toggle("driftscope-picks", data.picks);
   showHover(Plotly, chart);
 }
 
@@ -147,11 +150,21 @@ function watchHover(chart) {
   chart.plot.addEventListener("pointerleave", () => (chart.hover = null), { signal: chart.end.signal });
 }
 
+/** Tell the page which row of a map was clicked, where the page asks for it. */
+function watchClicks(chart) {
+  chart.plot.on("plotly_click", ({ points }) => {
+    if (chart.data.picks && points?.length) chart.tell("picked", String(points[0].y));
+  });
+}
+
 /** Bring back the label that the pointer had called up. */
 function showHover(Plotly, { plot, hover }) {
-  const area = plot.querySelector(".nsewdrag")?.getBoundingClientRect();
-  if (!hover || !area) return;
-  Plotly.Fx.hover(plot, { xpx: hover.x - area.left, ypx: hover.y - area.top }, "xy");
+  if (!hover) return;
+  for (const drawing of plot.querySelectorAll(".nsewdrag")) {
+    const { left, right, top, bottom } = drawing.getBoundingClientRect();
+    if (hover.x < left || hover.x > right || hover.y < top || hover.y > bottom) continue;
+    Plotly.Fx.hover(plot, { xpx: hover.x - left, ypx: hover.y - top }, drawing.dataset.subplot);
+  }
 }
 
 function confess(chart, error) {

@@ -1,7 +1,9 @@
-"""How long a visitor waits, in a real Chromium: opening to first chart, and a moved control to the changed chart.
+"""How long a visitor waits and how much is sent, in a real Chromium: opening to first chart, a moved control to the
+changed chart, every view, and a stack of 96 layers.
 
 Run: BROWSER_PATH=$(which chromium) python benchmarks/pages.py. Starts the app with a store of its own on a free port;
-each control change asks for experiments that nobody has computed, so three variants are computed every time.
+each control change asks for experiments that nobody has computed, so three variants are computed every time. Bytes are
+those of the network, compressed as sent, and those of the WebSocket, which carries what the page draws.
 """
 
 from __future__ import annotations
@@ -10,64 +12,117 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from browser import READY, Visit, browser, server  # noqa: E402
+from playwright.sync_api import Browser, WebSocket  # noqa: E402
 
-FIRST = ".driftscope-chart .scatterlayer .trace"
+from pages.ui.link import VIEWS, pack  # noqa: E402
+
+DRAWN = "() => [...document.querySelectorAll('.driftscope-chart')].some(gd => gd._fullLayout && gd.data.length)"
+VALUES = ("(() => { const d = document.querySelector('.driftscope-chart').data; "
+          "return d.map(l => Array.from(l.y._inputArray ?? l.y).at(-1)) })()")
+
+
+class Meter:
+    """Counts what a visit is sent: `network` bytes over HTTP, `socket` bytes over WebSockets."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.network = self.socket = 0.0
+        session = visit.page.context.new_cdp_session(visit.page)
+        session.send("Network.enable")
+        session.on("Network.loadingFinished", self._loaded)
+        visit.page.on("websocket", self._listen)
+
+    def _loaded(self, event: dict[str, float]) -> None:
+        self.network += event["encodedDataLength"]
+
+    def _listen(self, socket: WebSocket) -> None:
+        socket.on("framereceived", self._received)
+
+    def _received(self, payload: bytes | str) -> None:
+        self.socket += len(payload)
 
 
 def opening(visit: Visit, path: str) -> float:
-    """Return the seconds from navigation to three drawn lines."""
+    """Return the seconds from navigation to the first drawn chart."""
     begun = time.perf_counter()
     visit.page.goto(visit.address + path)
-    visit.page.wait_for_function(f"() => document.querySelectorAll('{FIRST}').length >= 3")
-    return time.perf_counter() - begun
+    visit.page.wait_for_function(DRAWN)
+    seconds = time.perf_counter() - begun
+    visit.page.wait_for_selector(READY)
+    return seconds
 
 
-def control(visit: Visit, seed: int) -> float:
-    """Return the seconds from another initialization chosen in its menu to a chart whose numbers are other ones."""
+def control(visit: Visit, meter: Meter, seed: int) -> tuple[float, float]:
+    """Return the seconds from another initialization chosen in its menu to changed numbers, and the bytes sent."""
     page = visit.page
-    opening(visit, f"/drift?x={_seeded(seed)}")
-    page.wait_for_selector(READY)
-    before = page.evaluate(_VALUES)
+    opening(visit, f"/drift?view=profile&x={_seeded(seed)}")
+    before, sent = page.evaluate(VALUES), meter.socket
     page.get_by_role("combobox", name="Initialization").click()
     choice = page.get_by_role("option", name="Kaiming", exact=True)
     choice.wait_for()
     begun = time.perf_counter()
     choice.click()
-    page.wait_for_function(f"old => JSON.stringify({_VALUES}) !== JSON.stringify(old)", arg=before)
+    page.wait_for_function(f"old => JSON.stringify({VALUES}) !== JSON.stringify(old)", arg=before)
     seconds = time.perf_counter() - begun
     page.wait_for_selector(READY)
-    return seconds
+    return seconds, meter.socket - sent
 
 
-_VALUES = ("(() => { const d = document.querySelector('.driftscope-chart').data; "
-           "return d.map(l => Array.from(l.y._inputArray ?? l.y).at(-1)) })()")
+def visited(chromium: Browser, address: str) -> tuple[Visit, Meter]:
+    """Return a visit with an empty cache, and what counts its bytes."""
+    visit = Visit(chromium.new_context(locale="en-US", viewport={"width": 1280, "height": 768}).new_page(), address)
+    visit.page.set_default_timeout(120_000)
+    return visit, Meter(visit)
 
 
 def main() -> None:
-    """Print the medians and the spread."""
+    """Print the medians and the spread, and the bytes."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium, \
             server(ROOT / "app.py", DRIFTSCOPE_STORE=f"sqlite:///{folder}/store.db") as address:
-        visit = Visit(chromium.new_context(locale="en-US", viewport={"width": 1280, "height": 768}).new_page(), address)
-        visit.page.set_default_timeout(60_000)
+        visit, meter = visited(chromium, address)
         print(f"cold server, first visitor, nothing computed: {opening(visit, '/drift'):.2f} s")
+        print(f"bytes of a first visit: {meter.network / 1e6:.2f} MB network, {meter.socket / 1e3:.0f} kB socket")
         time.sleep(8)
-        warm = [opening(visit, "/drift") for _ in range(5)]
-        fresh = [opening(visit, f"/drift?layers=12&norm=layernorm&x={_seeded(seed)}") for seed in range(1, 4)]
-        moved = [control(visit, 100 + number) for number in range(9)]
-        for name, times in (("warm server, computed before", warm), ("warm server, nothing computed", fresh),
-                            ("control to chart, three variants computed", moved)):
-            print(f"{name}: median {statistics.median(times):.2f} s, {min(times):.2f} … {max(times):.2f} s")
+        report("warm server, computed before", [opening(visit, "/drift") for _ in range(5)])
+        report("warm server, nothing computed",
+               [opening(visit, f"/drift?layers=12&norm=layernorm&x={_seeded(seed)}") for seed in range(1, 4)])
+        moved = [control(visit, meter, 100 + number) for number in range(9)]
+        report("control to chart, three variants computed", [seconds for seconds, _ in moved])
+        print(f"bytes of a moved control: {statistics.median(sent for _, sent in moved) / 1e3:.0f} kB socket")
+        for depth in (12, 96):
+            for view in VIEWS:
+                _look(visit, meter, view, depth)
+
+
+def report(what: str, times: Sequence[float]) -> None:
+    """Print the median and the spread of some seconds."""
+    print(f"{what}: median {statistics.median(times):.2f} s, {min(times):.2f} … {max(times):.2f} s")
+
+
+def _look(visit: Visit, meter: Meter, view: str, depth: int) -> None:
+    """Print what a view of one variant of this depth takes, once it is computed, and what it sends."""
+    shown = pack({"base": {"model.d_model": 64, "input.batch": 2}, "variants": []})
+    path = f"/drift?view={view}&layers={depth}&x={shown}"
+    run, said = visit.page.get_by_role("button", name="Run", exact=True), visit.page.locator("h3")
+    visit.page.goto(visit.address + path)
+    run.or_(said).first.wait_for()
+    if run.count():
+        run.click()
+    said.wait_for()
+    sent, begun = meter.socket, time.perf_counter()
+    visit.page.goto(visit.address + path)
+    visit.page.wait_for_selector("h3")
+    visit.page.wait_for_selector(READY)
+    print(f"{view}, {depth} layers: {time.perf_counter() - begun:.2f} s, {(meter.socket - sent) / 1e3:.0f} kB socket")
 
 
 def _seeded(seed: int) -> str:
-    from pages.ui.link import pack
-
     return pack({"base": {"protocol.seed": seed}})
 
 

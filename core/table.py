@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,6 +37,11 @@ def tidy(trace: Trace, run: str, variant: str | None = None) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
+
+
+def table_of(columns: Mapping[str, Sequence[object]]) -> pa.Table:
+    """Return columns of equal length as a table; None is null, numbers that are not finite stay what they are."""
+    return pa.table({name: pa.array(list(values)) for name, values in columns.items()})
 
 
 def concatenate(tables: list[pa.Table]) -> pa.Table:
@@ -95,10 +100,11 @@ def _head_values(snapshot: Snapshot) -> Iterator[tuple[int, int, str, float]]:
 
 
 def _json(table: pa.Table) -> bytes:
-    rows = table.to_pylist()
+    rows, numbers = table.to_pylist(), _float_columns(table)
     for row in rows:
-        if not math.isfinite(row["value"]):
-            row["value"] = shown(row["value"])
+        for name in numbers:
+            if row[name] is not None and not math.isfinite(row[name]):
+                row[name] = shown(row[name])
     return orjson.dumps(rows, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -106,11 +112,15 @@ def _csv(table: pa.Table) -> bytes:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.column_names)
-    columns = [column.to_pylist() for column in table.columns]
-    value = table.column_names.index("value")
-    columns[value] = [shown(number) for number in columns[value]]
-    writer.writerows(zip(*columns, strict=True))
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    for name in _float_columns(table):
+        columns[name] = [None if number is None else shown(number) for number in columns[name]]
+    writer.writerows(zip(*columns.values(), strict=True))
     return stream.getvalue().encode()
+
+
+def _float_columns(table: pa.Table) -> list[str]:
+    return [field.name for field in table.schema if pa.types.is_floating(field.type)]
 
 
 def _parquet(table: pa.Table) -> bytes:

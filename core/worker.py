@@ -42,7 +42,10 @@ _MEMORY_WORDS = ("can't allocate memory", "out of memory")
 
 
 def dask_setup(_worker: object) -> None:
-    """Make a fresh worker process ready: torch's threads, the device kind into the store, one tiny run to warm up."""
+    """Make a fresh worker process ready: torch's threads, the device kind into the store, one tiny run to warm up.
+
+    The recorder's loops are compiled by then: importing them does it, or finds what an earlier process compiled.
+    """
     torch.set_num_threads(worker_threads())
     _store().put_fact("device", device_kind())
     for _ in train(parse(TINY)):

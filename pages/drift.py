@@ -1,12 +1,13 @@
-"""The drift page: a base and its variants, one statistic over depth, and what it says in words."""
+"""The drift page: a base and its variants, looked at in one of many ways, and what that says in words."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from pages.ui import controls, explain, link, profile
+from pages.ui import controls, explain, link, panels, stage
 from pages.ui.language import words
 from pages.ui.link import View
+from pages.ui.views import VIEWS
 
 t = words()
 notices = controls.settle()
@@ -17,15 +18,18 @@ for notice in notices:
 
 with st.sidebar:
     controls.base(t)
-    variants = controls.variants(t)
-shown = controls.shown(t)
+    changes = controls.variants(t)
+looked = VIEWS[controls.view(t)]
+asked = st.container()
 chart = st.container()
 settings = controls.settings(t)
 
 base, wrong = controls.described()
-view = View(st.session_state["preset"], base, variants, shown)
-controls.mirror(view)
-compared, refused = link.compared(view)
+compared, refused = link.compared(View(base=base, variants=changes))
+variants = controls.named(compared, t)
+with asked:
+    shown = controls.shown(looked.asks, variants, t)
+controls.mirror(View(st.session_state["preset"], base, changes, shown))
 
 with chart:
     if wrong:
@@ -33,4 +37,5 @@ with chart:
             place.error(explain.refused(wrong, t), icon=":material/block:")
     for notice in refused:
         st.warning(explain.notice(notice, t), icon=":material/block:")
-    profile.compare(controls.named(compared, t), shown, t)
+    found = stage.measured(variants, t, "drift")
+    panels.view(looked, found, shown, t)

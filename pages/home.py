@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
 
-from pages.ui import controls, link, profile
+from pages.ui import controls, link, panels, stage
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import SHOWN_DEFAULTS, View
+from pages.ui.views import VIEWS
 
 DRIFT = str(Path(__file__).with_name("drift.py"))
 WAYS = ("no_norm", "post_layernorm", "sandwich_layernorm", "exploding", "vanishing", "float16_overflow")
@@ -20,11 +22,13 @@ st.markdown(t("home.lead"))
 
 st.header(t("home.question"))
 st.caption(t("home.figure_lead"))
-profile.figure(controls.named(link.compared(View())[0], t), SHOWN_DEFAULTS, t, key="home.profile", height=430)
+found = stage.measured(controls.named(link.compared(View())[0], t), t, "home")
+for picture in VIEWS["profile"].make(found.finished, SHOWN_DEFAULTS, t) if found.finished else []:
+    panels.draw(replace(picture, height=430), "home")
 reading, story = st.columns(2, gap="large")
 reading.markdown(t("home.figure_read"))
 reading.page_link(DRIFT, label=t("home.open"), icon=":material/tune:",
-                  query_params={"preset": link.DEFAULT_PRESET, PARAMETER: t.lang})
+                  query_params={"view": "profile", PARAMETER: t.lang})
 story.markdown(t("home.what_drift"))
 
 st.header(t("home.ways"))
@@ -32,5 +36,5 @@ columns = st.columns(3)
 for index, name in enumerate(WAYS):
     with columns[index % 3].container(border=True, height="stretch"):
         st.page_link(DRIFT, label=f"**{t(f'home.way_{name}')}**", icon=":material/arrow_forward:",
-                     query_params={"preset": name, PARAMETER: t.lang})
+                     query_params={"preset": name, "view": "profile", PARAMETER: t.lang})
         st.markdown(t(f"home.way_{name}_why"))

@@ -9,7 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from core.vocabulary import FLOAT16_MAX
 from pages.ui import charts, theme
+from pages.ui.charts.axes import axis_for
 from pages.ui.text import LANGUAGES, Words
 
 T = Words("en")
@@ -28,17 +30,29 @@ def draw(*lines: charts.Series, **changes: object) -> go.Figure:
     return charts.profile(lines, frame(**changes), T)
 
 
-def test_every_chart_of_the_table_draws_in_every_language() -> None:
-    for chart in charts.CHARTS.values():
-        for lang in LANGUAGES:
-            assert isinstance(chart([series(1, 2, 3)], frame(), Words(lang)), go.Figure)
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_chart_of_lines_or_facets_draws_nothing_in_every_language(lang: str) -> None:
+    for name in ("profile", "ribbons", "exponents"):
+        figure = charts.CHARTS[name]([], frame(), Words(lang))
+        assert Words(lang)("chart.nothing") in [note.text for note in figure.layout.annotations]
 
 
-@pytest.mark.parametrize("y_scale", charts.NEAR)
+def test_a_value_over_a_part_of_the_entries_is_drawn_and_marked() -> None:
+    one = charts.Series("a", LAYERS[:3], np.array([1.0, 2.0, 3.0]), non_finite=np.array([0, 7, 0]))
+    line, mark = charts.profile([one], frame(), T).data
+    np.testing.assert_array_equal(line.y, [1, 2, 3])
+    assert list(mark.x) == [0] and list(mark.marker.symbol) == ["triangle-up-open"]
+    assert mark.text[0] == T("chart.in_part", value="2", count="7")
+    assert charts.profile([one], frame(), T).layout.title.subtitle.text == T("chart.parts", count=1)
+
+
+@pytest.mark.parametrize("y_scale", charts.SCALES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_is_a_gap_and_never_zero(bad: float, y_scale: str) -> None:
     line, gap = draw(series(1, 2, bad, 4), y_scale=y_scale).data
-    np.testing.assert_array_equal(line.y, [1, 2, np.nan, 4])
+    expected = axis_for(y_scale, np.array([1, 2, 4.0])).place(np.array([1, 2, np.nan, 4]))
+    np.testing.assert_array_equal(line.y, expected)
+    assert np.isnan(line.y).tolist() == [False, False, True, False]
     assert line.connectgaps is False
     assert list(gap.x) == [1]
 
@@ -64,13 +78,6 @@ def test_zero_and_negative_values_are_drawn_on_a_linear_axis() -> None:
     np.testing.assert_array_equal(figure.data[0].y, [1, 0, -2])
 
 
-def test_the_axis_knows_only_finite_values() -> None:
-    values = np.array([np.nan, -np.inf, -1.0, 0.0, 2.0, np.inf])
-    assert charts.finite_range(values, "linear") == (-1.0, 2.0)
-    assert charts.finite_range(values, "log") == (2.0, 2.0)
-    assert charts.finite_range(values[:2], "log") is None
-
-
 def test_the_axis_has_no_fixed_range_so_that_a_zoom_outlives_new_numbers() -> None:
     layout = draw(series(1, 2, np.inf)).layout
     assert layout.yaxis.range is None and layout.xaxis.range is None
@@ -78,7 +85,7 @@ def test_the_axis_has_no_fixed_range_so_that_a_zoom_outlives_new_numbers() -> No
     assert layout.yaxis.uirevision != draw(series(1, 2), y_scale="linear").layout.yaxis.uirevision
 
 
-@pytest.mark.parametrize("y_scale", charts.NEAR)
+@pytest.mark.parametrize("y_scale", charts.SCALES)
 def test_a_figure_without_a_finite_value_comes_out_whole_and_says_so(y_scale: str) -> None:
     figure = draw(series(np.nan, np.nan), series(np.inf, np.nan, name="b"), y_scale=y_scale, references={"max": 1.0})
     assert [note.text for note in figure.layout.annotations] == ["No finite value to draw"]
@@ -90,19 +97,20 @@ def test_an_empty_figure_comes_out_whole() -> None:
     assert [note.text for note in draw().layout.annotations] == ["No finite value to draw"]
 
 
-@pytest.mark.parametrize("y_scale", charts.NEAR)
+@pytest.mark.parametrize("y_scale", charts.SCALES)
 @pytest.mark.parametrize("level", [1e-300, 1.0, 1e300])
 def test_rounding_noise_of_a_constant_does_not_fill_the_axis(y_scale: str, level: float) -> None:
-    (room,) = draw(series(level, level * (1 + 1e-7)), y_scale=y_scale).layout.shapes
-    assert 0 <= room.y0 < level < room.y1
-    assert room.y1 - room.y0 > 0.1 * level
+    values = np.array([level, level * (1 + 1e-7)])
+    (room,) = draw(series(*values), y_scale=y_scale).layout.shapes
+    low, high = axis_for(y_scale, values).place(values * [0.96, 1.04])
+    assert 0 <= room.y0 < low < high < room.y1
 
 
 def test_a_reference_line_near_the_numbers_is_drawn_and_a_far_one_is_named() -> None:
-    near = draw(series(1, 1e4), references={"float16 max": charts.FLOAT16_MAX})
-    assert [shape.y0 for shape in near.layout.shapes] == [charts.FLOAT16_MAX]
+    near = draw(series(1, 1e4), references={"float16 max": FLOAT16_MAX})
+    assert [shape.y0 for shape in near.layout.shapes] == [FLOAT16_MAX]
     assert near.layout.shapes[0].label.text == "float16 max"
-    far = draw(series(1e-3, 1), references={"float16 max": charts.FLOAT16_MAX})
+    far = draw(series(1e-3, 1), references={"float16 max": FLOAT16_MAX})
     assert not far.layout.shapes
     assert [note.text for note in far.layout.annotations] == ["float16 max ↑ far above this range"]
 
@@ -142,7 +150,7 @@ def test_more_traces_than_a_browser_can_bear_are_refused() -> None:
 
 
 def test_an_unknown_scale_is_refused() -> None:
-    with pytest.raises(ValueError, match="y_scale is 'cubic'; allowed are linear, log"):
+    with pytest.raises(ValueError, match="y_scale is 'cubic'; allowed are linear, log, symlog"):
         draw(series(1, 2), y_scale="cubic")
 
 

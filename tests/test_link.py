@@ -114,3 +114,9 @@ def test_any_content_of_the_packed_parameter_gives_a_view_that_can_be_compared_a
     view, _ = link.read({"x": packed(json.dumps(content))})
     link.compared(view)
     assert "".join(link.write(view).values()).isascii()
+
+
+def test_dials_and_packed_changes_that_are_only_possible_together_are_taken_together():
+    together = {"model.placement": "sandwich", "model.depth_scaling": "inv_sqrt_layer"}
+    view = View("post_layernorm", preset("post_layernorm").with_values(together), ())
+    assert link.read(link.write(view)) == (view, [])

@@ -39,7 +39,8 @@ def visit(chromium, address):
 
 def query(base=SMALL, variants=None, **shown):
     chosen = View().variants if variants is None else tuple(variants)
-    view = View(base=parse({}).with_values(base), variants=chosen, shown=link.SHOWN_DEFAULTS | shown)
+    view = View(base=parse({}).with_values(base), variants=chosen,
+                shown=link.SHOWN_DEFAULTS | {"view": "profile"} | shown)
     return "/drift?lang=en&" + "&".join(f"{name}={value}" for name, value in link.write(view).items())
 
 
@@ -138,9 +139,10 @@ def test_the_language_switch_keeps_the_state(visit):
     assert visit.chart("return gd.data[1].name") == Words("zh")("norm.none")
 
 
-@pytest.mark.parametrize("bad", ["layers=5000", "layers=hello", "norm=foo", "preset=nope", "x=garbage", "stat=<b>"])
+@pytest.mark.parametrize("bad", ["layers=5000", "layers=hello", "norm=foo", "preset=nope", "x=garbage", "stat=<b>",
+                                 "who=9", "layer=-5"])
 def test_a_bad_link_is_answered_with_a_notice_and_a_whole_page(visit, bad):
-    visit.open(f"/drift?lang=en&{bad}")
+    visit.open(f"/drift?lang=en&view=profile&{bad}")
     expect(visit.page.get_by_test_id("stAlert").first).to_be_visible()
     assert len(drawn(visit, 3)) == 3
     assert bad not in visit.page.url
@@ -178,9 +180,9 @@ def test_a_long_run_waits_for_the_visitors_word(visit):
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("path", ["/", "/drift"])
+@pytest.mark.parametrize("path", ["/?", "/drift?view=profile&"])
 def test_no_key_is_left_unspoken(visit, lang, path):
-    visit.open(f"{path}?lang={lang}")
+    visit.open(f"{path}lang={lang}")
     drawn(visit, 3)
     text = visit.page.inner_text("body")
     assert "{" not in text
@@ -229,7 +231,7 @@ CURRENT = ("(() => document.querySelector('.driftscope-chart').data.filter(d => 
 
 
 def test_back_leads_through_the_states_that_were_chosen(visit):
-    visit.open("/drift?lang=en")
+    visit.open("/drift?lang=en&view=profile")
     drawn(visit, 3)
     for choice in ("ScaleNorm", "RMSNorm"):
         visit.page.get_by_role("combobox", name="Norm").first.click()
@@ -247,7 +249,7 @@ def test_back_leads_through_the_states_that_were_chosen(visit):
 
 
 def test_after_the_language_switch_every_control_speaks_it(visit):
-    visit.open("/drift?lang=en&preset=post_layernorm")
+    visit.open("/drift?lang=en&view=profile&preset=post_layernorm")
     drawn(visit, 3)
     visit.page.get_by_test_id("stSidebar").get_by_text("中文").click()
     visit.page.wait_for_url("**lang=zh**")

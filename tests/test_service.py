@@ -285,7 +285,7 @@ def test_without_a_server_nothing_is_known_of_devices_but_a_named_one_may_be_ask
             "print(service.state().status, service.ensure([parse({'protocol': {'device': 'cpu'}})]) != [])\n"
             "print(service.missing([parse({})]) == [parse({})])\n"
             "try: service.ensure([parse({})])\nexcept ValueError as error: print(error)\n"
-            "print(sorted({'torch', 'streamlit'} & set(sys.modules)))\nservice.stop()")
+            "print(sorted({'torch', 'numba', 'streamlit'} & set(sys.modules)))\nservice.stop()")
     printed = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, text=True, check=True,
                              capture_output=True, timeout=60,
                              env={**os.environ, "DRIFTSCOPE_STORE": f"sqlite:///{tmp_path / 'runs.db'}"}).stdout

@@ -6,9 +6,12 @@ zoom, hover and hidden lines. Nothing here knows what a figure shows.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -38,9 +41,14 @@ _mount = st.components.v2.component(
 )
 
 
-def draw(figure: go.Figure, key: str, *, label: str, height: int = 520) -> None:
-    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels."""
+def draw(figure: go.Figure, key: str, *, label: str, height: int = 520,
+         on_pick: Callable[[str], None] | None = None) -> None:
+    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
+
+    `on_pick`: is given the name of the row that was clicked.
+    """
     t = words()
+    picked: dict[str, Any] = {} if on_pick is None else {"on_picked_change": lambda: _pick(key, on_pick)}
     _mount(
         key=key,
         data={
@@ -52,12 +60,34 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520) -> None:
             "label": label,
             "failure": t("chart.failed"),
             "height": height,
+            "picks": on_pick is not None,
         },
+        **picked,
     )
+
+
+def _pick(key: str, on_pick: Callable[[str], None]) -> None:
+    chosen = st.session_state[key].get("picked")
+    if isinstance(chosen, str):
+        on_pick(chosen)
 
 
 def _bare(figure: go.Figure) -> dict[str, Any]:
     """Return the figure as JSON, arrays as bytes, without its template: only the browser knows which theme is on."""
     plain = figure.to_dict()
     plain["layout"].pop("template", None)
-    return {"data": plain["data"], "layout": plain["layout"]}
+    return {"data": _plain(plain["data"]), "layout": _plain(plain["layout"])}
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can say: arrays that are not bytes (empty ones, Plotly leaves) as lists, NaN and ±Inf as null.
+
+    Streamlit hands over anything else by another way, in which everything beside it is lost.
+    """
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,13 +16,14 @@ from streamlit.delta_generator import DeltaGenerator
 from core import service
 from core.experiment import Experiment
 from core.fields import ExperimentError
-from core.presets import PRESETS, preset
+from core.presets import GROUPS, preset
+from core.vocabulary import EMBED
 from pages.ui import explain, fields, language, link
 from pages.ui.link import Changes, Variant, View
 from pages.ui.text import Words, escaped
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-VIEW, QUERY, ROWS = "drift.view", "drift.query", "drift.rows"
+VIEW, QUERY, ROWS, SLIDER, TOPIC = "drift.view", "drift.query", "drift.rows", "drift.layer", "drift.topic"
 
 
 def settle() -> list[link.Notice]:
@@ -48,8 +49,11 @@ def mirror(view: View) -> None:
 
 def base(t: Words) -> None:
     """Draw the preset and the single dials, made for the side of a page."""
-    st.selectbox(t("drift.preset"), list(PRESETS), key="preset", format_func=lambda name: t(f"preset.{name}"),
-                 help=t(f"preset_help.{st.session_state['preset']}"), on_change=_take_preset)
+    chosen = st.session_state["preset"]
+    topic = st.selectbox(t("drift.topic"), list(GROUPS), key=TOPIC, format_func=lambda name: t(f"preset_group.{name}"))
+    listed = list(dict.fromkeys([*([] if chosen in GROUPS[topic] else [chosen]), *GROUPS[topic]]))
+    st.selectbox(t("drift.preset"), listed, key="preset", format_func=lambda name: t(f"preset.{name}"),
+                 help=t(f"preset_help.{chosen}"), on_change=_take_preset)
     depth = st.session_state["model.n_layers"]
     st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
     for column, (dial, names) in zip([st.container(), *st.columns(2)], link.CHOICES.items(), strict=True):
@@ -107,24 +111,71 @@ def described() -> tuple[Experiment, ExperimentError | None]:
         return last.base, error
 
 
-def shown(t: Words) -> dict[str, str]:
-    """Draw what the chart shows, in one row; return it by the names of `link.SHOWN`."""
-    with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
-        st.selectbox(t("drift.stat"), link.SHOWN["stat"], key="stat", format_func=lambda name: t(f"statistic.{name}"))
-        st.selectbox(t("drift.site"), link.SHOWN["site"], key="site",
-                     format_func=lambda name: f"{name} · {t(f'site.{name}')}")
-        for name in ("of", "scale"):
-            st.segmented_control(t(f"drift.{name}"), link.SHOWN[name], key=name, required=True,
-                                 format_func=_options(name, t))
-    return {name: st.session_state[name] for name in link.SHOWN}
+def view(t: Words) -> str:
+    """Draw the ways to look at what was measured; return the chosen one."""
+    st.segmented_control(t("drift.view"), link.VIEWS, key="view", required=True, label_visibility="collapsed",
+                         format_func=lambda name: t(f"view.{name}"))
+    st.caption(t(f"view_help.{st.session_state['view']}"))
+    return str(st.session_state["view"])
 
+
+def shown(asks: Sequence[str], variants: Sequence[Variant], t: Words) -> dict[str, str]:
+    """Draw the controls of a view in one row; return what all views show, by the names of `link.SHOWN`."""
+    _fit(variants)
+    with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
+        for name in asks:
+            _SHOWN[name](name, variants, t)
+    return {name: str(st.session_state[name]) for name in link.SHOWN}
+
+
+def _fit(variants: Sequence[Variant]) -> None:
+    """Bring the looked-at variant and layer into what there is: variants and layers may be fewer than before."""
+    state = st.session_state
+    state["who"] = str(min(int(state["who"]), len(variants) - 1))
+    if state["layer"] != link.LAST and int(state["layer"]) >= _depth(variants) - 1:
+        state["layer"] = link.LAST
+
+
+def _depth(variants: Sequence[Variant]) -> int:
+    return variants[int(st.session_state["who"])].experiment.model.n_layers
+
+
+def _choose(name: str, _variants: Sequence[Variant], t: Words) -> None:
+    spoken = {"stat": lambda value: t(f"statistic.{value}"), "site": lambda value: f"{value} · {t(f'site.{value}')}"}
+    st.selectbox(t(f"drift.{name}"), link.SHOWN[name], key=name, format_func=spoken[name])
+
+
+def _switch(name: str, _variants: Sequence[Variant], t: Words) -> None:
+    st.segmented_control(t(f"drift.{name}"), link.SHOWN[name], key=name, required=True,
+                         format_func=lambda value: t(f"drift.{name}_{value}"))
+
+
+def _who(name: str, variants: Sequence[Variant], t: Words) -> None:
+    st.selectbox(t("drift.variant"), [str(number) for number in range(len(variants))], key=name,
+                 format_func=lambda number: variants[int(number)].name)
+
+
+def _layer(name: str, variants: Sequence[Variant], t: Words) -> None:
+    """Draw the slider over the layers; the state says `link.LAST` where it stands at its end."""
+    chosen, last = st.session_state[name], str(_depth(variants) - 1)
+    st.session_state[SLIDER] = last if chosen == link.LAST else chosen
+    st.select_slider(t("chart.layer"), [str(layer) for layer in range(EMBED, int(last) + 1)], key=SLIDER, width=320,
+                     format_func=lambda layer: t("chart.embed") if layer == str(EMBED) else layer,
+                     on_change=_take_layer, args=(last,))
+
+
+def _take_layer(last: str) -> None:
+    chosen = st.session_state[SLIDER]
+    st.session_state["layer"] = link.LAST if chosen == last else chosen
+
+
+_SHOWN: dict[str, Callable[[str, Sequence[Variant], Words], None]] = {
+    "stat": _choose, "site": _choose, "of": _switch, "scale": _switch, "who": _who, "layer": _layer,
+}
+"""Name in `link.SHOWN` → its control."""
 
 _DIAL_PATHS = frozenset(link.DIALS.values())
 _PARAMETERS = frozenset({"preset", "x", *link.DIALS, *link.SHOWN})
-
-
-def _options(name: str, t: Words) -> Callable[[str], str]:
-    return lambda value: t(f"drift.{name}_{value}")
 
 
 def _touched() -> bool:
@@ -146,6 +197,8 @@ def _fill(view: View, force: bool) -> None:
     for key, value in _held(view).items():
         if force or key not in state:
             state[key] = value
+    if force or TOPIC not in state:
+        state[TOPIC] = next(name for name, presets in GROUPS.items() if view.preset in presets)
 
 
 def _take_preset() -> None:

@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from core.branch_input import INPUTS
 from core.comparison import Pairing
 from core.drift import Verdict
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.trace import Trace
-from core.vocabulary import STATISTICS
+from core.vocabulary import SITES, STATISTICS
 from pages.ui import fields
 from pages.ui.link import Notice
+from pages.ui.picture import Subject
 from pages.ui.text import Words, escaped
 
 PAIRING_LOOK: dict[str, tuple[str, str]] = {
@@ -30,9 +32,15 @@ PAIRING_LOOK: dict[str, tuple[str, str]] = {
 NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its layer, whatever float16 would do
     "start_rms": "start", "last_rms": "last", "growth": "growth", "log_slope": "slope", "doubling_depth": "doubling",
     "overflow16_layer": "layer", "first_non_finite": "layer", "largest_absmax": "largest", "headroom": "headroom",
-    "token_cosine": "cosine",
+    "token_cosine": "cosine", "cosine": "cosine", "layer": "layer", "first_layer": "first_layer",
+    "last_layer": "last_layer", "level": "level", "ratio": "ratio", "rest": "rest", "least": "smallest",
+    "factor": "factor", "kurtosis": "kurtosis", "crest": "crest", "loss_scale": "scale", "count": "count",
+    "value": "value", "dim": "dim", "depth": "depth", "kept": "kept",
 }
-"""A verdict's number → the placeholder it fills."""
+"""A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
+
+PERCENT: dict[str, str] = {"share": "percent", "lost_share16": "lost"}
+"""A verdict's share, measured or threshold → the placeholder that it fills as a percentage."""
 
 
 def number(value: float) -> str:
@@ -58,17 +66,41 @@ def sentence(verdict: Verdict, t: Words) -> str:
     values = {placeholder: number(verdict.numbers[name]) for name, placeholder in NAMES.items()
               if name in verdict.numbers}
     values["doubling"] = number(abs(verdict.numbers.get("doubling_depth", math.nan)))
-    threshold, least = (*(number(value) for value in verdict.thresholds.values()), "", "")[:2]
-    return t(f"verdict.{verdict.code}", law=t(f"law.{verdict.law}") if verdict.law else "",
-             threshold=threshold, least=least, **values)
+    shares = {placeholder: number(100 * value) for name, placeholder in PERCENT.items()
+              if (value := {**verdict.numbers, **verdict.thresholds}.get(name)) is not None}
+    limits = {name: number(value) for name, value in verdict.thresholds.items()}
+    threshold, least = (*limits.values(), "", "")[:2]
+    return t(f"verdict.{verdict.code}", law=t(f"law.{verdict.law}") if verdict.law else "", place=place(verdict, t),
+             token=_token(verdict, t), threshold=threshold, least=least, **{**limits, **shares, **values})
 
 
-def judgement(name: str, verdicts: Sequence[Verdict], t: Words) -> None:
-    """Draw the judgements on one variant: the first and what was to be expected, the rest folded."""
-    icon = ":red[:material/error:]" if verdicts[0].alarm else ":green[:material/check_circle:]"
-    st.markdown(f"{icon} **{escaped(name)}**  \n{sentence(verdicts[0], t)}")
-    st.caption(t(f"expected.{verdicts[0].expected}"))
-    for verdict in verdicts[1:]:
+def place(verdict: Verdict, t: Words) -> str:
+    """Say which site, sublayer or parameter a verdict speaks of, and in which layer where it names one."""
+    site, layer = verdict.site, verdict.numbers.get("layer")
+    if site not in SITES:
+        known = {"": "any", "loss": "loss", **{sublayer: sublayer for sublayer in INPUTS}}
+        return t(f"place.{known[site]}") if site in known else t("place.parameter", name=escaped(site))
+    in_block = layer is not None and SITES[site].where == "block"
+    return t("place.block", site=t(f"site.{site}"), layer=number(layer or 0)) if in_block else t(f"site.{site}")
+
+
+def _token(verdict: Verdict, t: Words) -> str:
+    """Say which token a verdict names; nothing where it names none."""
+    if "position" not in verdict.numbers:
+        return ""
+    where = {name: number(verdict.numbers[name]) for name in ("position", "sequence")}
+    return t("place.token", symbol=escaped(verdict.token), **where) if verdict.token else t("place.vector", **where)
+
+
+def judgement(name: str, verdicts: Sequence[Verdict], t: Words, spoken: int = 1) -> None:
+    """Draw the judgements on one variant: the first `spoken` and what was to be expected of them, the rest folded."""
+    st.markdown(f"**{escaped(name)}**")
+    for verdict, following in zip(verdicts[:spoken], [*verdicts[1:spoken], None], strict=False):
+        icon = ":red[:material/error:]" if verdict.alarm else ":green[:material/check_circle:]"
+        st.markdown(f"{icon} {sentence(verdict, t)}")
+        if verdict.expected and (following is None or following.expected != verdict.expected):  # said once for both
+            st.caption(t(f"expected.{verdict.expected}"))
+    for verdict in verdicts[spoken:]:
         mark = ":red[:material/error:] " if verdict.alarm else ""
         head, _, rest = sentence(verdict, t).partition(t("drift.colon"))
         with st.expander(mark + head):
@@ -113,27 +145,55 @@ def protocol(experiment: Experiment, provenance: Mapping[str, object], t: Words)
              dtype=said.protocol.dtype, device=said.protocol.device, seed=said.protocol.seed)
 
 
-def what(shown: Mapping[str, str], trace: Trace | None, t: Words) -> None:
-    """Draw the panel that says what the chart's number is: definition, formula, site, entries."""
-    statistic, site = shown["stat"], shown["site"]
-    with st.popover(t("drift.what"), icon=":material/help:"):
-        st.markdown(f"**{t(f'statistic.{statistic}')}** (`{prefixed(shown)}`)  \n{t(f'what.{statistic}')}")
-        st.code(t(f"formula.{statistic}"), language=None)
-        st.markdown(f"**{t(f'site.{site}')}** (`{site}`)  \n{t(f'site_help.{site}')}")
-        if trace is not None and (counted := _entries(shown, trace, t)):
+def what(subject: Subject, traces: Sequence[Trace], t: Words, key: str) -> None:
+    """Draw the panel that says what a picture's numbers are: definition, formula, site, axes, unit, entries."""
+    fold = st.popover(t("drift.what"), icon=":material/help:", key=key, on_change="rerun", type="tertiary")
+    if not fold.open:
+        return
+    with fold:
+        for statistic in subject.statistics:
+            name = f"`{'grad_' * subject.gradient}{statistic}`"
+            unit = STATISTICS[statistic].unit
+            said = t("explain.unit", unit=t(f"axis.{unit}")) if unit else t("explain.unit_own")
+            st.markdown(f"**{t(f'statistic.{statistic}')}** ({name})  \n{t(f'what.{statistic}')} {said}")
+            st.code(t(f"formula.{statistic}"), language=None)
+        for name in subject.extra:
+            st.markdown(f"**{t(f'extra.{name}')}** (`{name}`)  \n{t(f'what.{name}')}")
+            st.code(t(f"formula.{name}"), language=None)
+        if subject.gradient:
+            st.markdown(t("explain.gradient"))
+        _sites(subject, traces, t)
+
+
+def _sites(subject: Subject, traces: Sequence[Trace], t: Words) -> None:
+    """Say of each site what it is, over which axes its numbers are reduced, and how many entries there are."""
+    for site in subject.sites:
+        said = t("explain.axes", axes=subject.axes or SITES[site].shape)
+        st.markdown(f"**{t(f'site.{site}')}** (`{site}`)  \n{t(f'site_help.{site}')} {said}")
+        if counted := entries(subject, site, traces, t):
             st.caption(counted)
 
 
-def prefixed(shown: Mapping[str, str]) -> str:
-    """Return the statistic's name as tables and exports have it."""
-    return ("grad_" if shown["of"] == "gradient" else "") + shown["stat"]
+def entries(subject: Subject, site: str, traces: Sequence[Trace], t: Words) -> str:
+    """Say how many entries a point stands for, from the least to the most of all traces, and whether they were sampled.
 
-
-def _entries(shown: Mapping[str, str], trace: Trace, t: Words) -> str:
-    """Say how many entries a point stands for, and whether they were sampled; nothing where none was observed."""
-    count, used = (trace.profile(shown["site"], name, shown["of"] == "gradient")[1] for name in ("n", "n_sample"))
-    if not len(count) or math.isnan(count[0]):
+    Nothing where none was observed.
+    """
+    if subject.entries:
+        return t("drift.n_exact", n=number(subject.entries))
+    count, used = ([value for trace in traces for value in trace.profile(site, name, subject.gradient)[1].tolist()
+                    if not math.isnan(value)] for name in ("n", "n_sample"))
+    sampled = any(STATISTICS[name].sampled for name in subject.statistics) or not SAMPLED.isdisjoint(subject.extra)
+    if not count:
         return ""
-    if STATISTICS[shown["stat"]].sampled and used[0] < count[0]:
-        return t("drift.n_sampled", n=number(count[0]), sample=number(used[0]))
-    return t("drift.n_exact", n=number(count[0]))
+    if sampled and sum(used) < sum(count):
+        return t("drift.n_sampled", n=_span(count), sample=_span(used))
+    return t("drift.n_exact", n=_span(count))
+
+
+SAMPLED = frozenset({"log2_hist", "outliers"})
+"""What is taken from a sample, or with its median, beside the statistics that say so themselves."""
+
+
+def _span(values: Sequence[float]) -> str:
+    return " … ".join(dict.fromkeys((number(min(values)), number(max(values)))))

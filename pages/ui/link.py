@@ -20,7 +20,7 @@ from core.experiment import Experiment, json_schema
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
 from core.tables import INITS, NORMS, PLACEMENTS
-from core.vocabulary import SITES, STATISTICS
+from core.vocabulary import EMBED, SITES, STATISTICS
 
 Changes = Mapping[str, Any]
 """Dotted path → JSON value."""
@@ -33,6 +33,9 @@ DIALS: dict[str, str] = {
 CHOICES: dict[str, Mapping[str, object]] = {"norm": NORMS, "placement": PLACEMENTS, "init": INITS}
 """Dial → its names; the dial that is missing here is a number."""
 
+LAST = "last"
+"""The last layer, however many there are."""
+
 MAX_VARIANTS = 6
 VERSION = "1"
 MAX_BYTES = 65_536
@@ -42,15 +45,24 @@ DEFAULT_PRESET = "pre_layernorm"
 COMPARED_NORMS = ("layernorm", "none", "rmsnorm")
 """What a preset is compared with by default: the others of these."""
 
+VIEWS = ("overview", "profile", "streams", "twins", "cosines", "quantiles", "exponents", "outliers", "text",
+         "wiring")
+"""The ways to look at what was measured, the landing view first (`pages.ui.views`)."""
+
 SHOWN: dict[str, tuple[str, ...]] = {
+    "view": VIEWS,
     "site": tuple(SITES),
     "stat": tuple(STATISTICS),
     "of": ("forward", "gradient"),
-    "scale": ("log", "linear"),
+    "scale": ("log", "linear", "symlog"),
+    "who": tuple(str(number) for number in range(MAX_VARIANTS + 1)),
+    "layer": (LAST, *(str(layer) for layer in range(EMBED, 512))),
 }
-"""Query parameter of what the chart shows → its values."""
+"""Query parameter of what is shown → its values. `who`: the variant that a view of a single one looks at, 0 the base;
+`layer`: the one that a view of a single layer looks at."""
 
-SHOWN_DEFAULTS = {"site": "resid_post", "stat": "rms", "of": "forward", "scale": "log"}
+SHOWN_DEFAULTS = {"view": VIEWS[0], "site": "resid_post", "stat": "rms", "of": "forward", "scale": "log", "who": "0",
+                  "layer": LAST}
 
 
 @dataclass(frozen=True)
@@ -109,15 +121,25 @@ def read(query: Mapping[str, str]) -> tuple[View, list[Notice]]:
     """Return the view that `query` describes, and a notice for each part of it that was refused and replaced."""
     notices: list[Notice] = []
     name = _choice(query, "preset", PRESETS, DEFAULT_PRESET, notices)
-    base = preset(name)
-    for dial, path in DIALS.items():
-        if dial in query:
-            base = _changed(base, {path: _dial_value(query[dial], dial)}, _dial_notice(query[dial], dial), notices)
     packed = _unpacked(query.get("x"), notices)
-    base = _apply_each(base, packed.get("base", {}), notices)
+    base = _base(preset(name), query, packed.get("base", {}), notices)
     variants = _variants(base, packed["variants"], notices) if "variants" in packed else default_variants(name)
     shown = {key: _choice(query, key, values, SHOWN_DEFAULTS[key], notices) for key, values in SHOWN.items()}
     return View(name, base, variants, shown), notices
+
+
+def _base(origin: Experiment, query: Mapping[str, str], changes: Changes, notices: list[Notice]) -> Experiment:
+    """Return `origin` with the dials and changes of a link; if they are refused together, each on its own."""
+    dials = {path: _dial_value(query[dial], dial) for dial, path in DIALS.items() if dial in query}
+    try:
+        return origin.with_values({**dials, **changes})
+    except ExperimentError:
+        pass
+    base = origin
+    for dial, path in DIALS.items():
+        if path in dials:
+            base = _changed(base, {path: dials[path]}, _dial_notice(query[dial], dial), notices)
+    return _apply_each(base, changes, notices)
 
 
 def compared(view: View) -> tuple[list[Variant], list[Notice]]:
@@ -183,9 +205,14 @@ def _choice(query: Mapping[str, str], name: str, values: Mapping[str, object] | 
     value = query.get(name, default)
     if value in values:
         return value
-    notices.append(Notice("link.choice", {"name": name, "value": value[:60], "allowed": ", ".join(values),
+    notices.append(Notice("link.choice", {"name": name, "value": value[:60], "allowed": _listed(tuple(values)),
                                           "used": default}))
     return default
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    """Write the allowed values; of many only the ends."""
+    return ", ".join(values if len(values) <= 40 else (*values[:3], "…", values[-1]))
 
 
 def _dial_value(text: str, dial: str) -> Any:

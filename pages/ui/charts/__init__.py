@@ -1,0 +1,26 @@
+"""Numbers in, Plotly figure out: every picture of the product, a file a kind, all of them in `CHARTS`.
+
+A chart knows neither a language nor Streamlit, and it computes no measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+
+from pages.ui.charts.axes import SCALES, finite_range
+from pages.ui.charts.exponents import Histogram, exponents
+from pages.ui.charts.grids import Grid, grid
+from pages.ui.charts.lines import profile
+from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal
+from pages.ui.charts.ribbons import Ribbon, ribbons
+from pages.ui.charts.wiring import Panel, wiring
+
+CHARTS: dict[str, Callable[..., go.Figure]] = {
+    "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
+}
+"""Name of a chart → what draws it."""
+
+__all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Frame", "Grid", "Histogram", "Panel", "Ribbon", "Series", "Text",
+           "exponents", "finite_range", "grid", "literal", "profile", "ribbons", "wiring"]

@@ -1,0 +1,157 @@
+"""Value axes: linear, logarithmic, and symlog, which Plotly lacks. Where a value stands, and how it is labelled.
+
+What has no place on an axis (NaN, ±Inf, a zero or a negative number on a logarithmic one) is said by `has_place`; what
+becomes of it is for the chart to decide. The file knows numbers and Plotly's axis settings; it draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pages.ui import theme
+
+F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SYMLOG_DECADES = 40
+"""How far below the largest magnitude the linear part of a symlog axis may begin, where nobody says otherwise."""
+
+TICKS = 6
+"""About how many labels a side of a symlog axis gets."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One kind of axis.
+
+    `near`: a reference value within this factor of the data is drawn, a farther one is only named; `span`: the least
+    ratio of top to bottom, so that rounding noise of a constant looks constant; `plotly`: the type it is drawn on.
+    """
+
+    near: float
+    span: float
+    plotly: str = "linear"
+
+
+SCALES: dict[str, Scale] = {"log": Scale(1e4, 10.0, "log"), "linear": Scale(2.0, 1.1), "symlog": Scale(1e4, 1.1)}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The value axis of one chart. `linear_to`: symlog is linear up to about this magnitude; elsewhere without use."""
+
+    scale: str = "linear"
+    linear_to: float = 1.0
+    high: float = field(default=1.0, compare=False)
+
+    def has_place(self, values: NDArray[np.floating]) -> Mask:
+        """Say which values have a place on the axis."""
+        finite: Mask = np.isfinite(values)
+        return finite & (values > 0) if self.scale == "log" else finite
+
+    def place(self, values: NDArray[np.floating]) -> F64:
+        """Return where the values stand in Plotly's coordinates, NaN where they have no place."""
+        kept = np.where(self.has_place(values), values, np.nan).astype(np.float64)
+        return self._symlog(kept) if self.scale == "symlog" else kept
+
+    def _symlog(self, values: F64) -> F64:
+        """Return asinh(v / 2c) / ln 10: v/(2c·ln 10) near 0 and ±log10(|v|/c) far from it."""
+        with np.errstate(over="ignore"):
+            size = np.abs(values) / self.linear_to
+        far = np.sign(values) * (np.log10(np.maximum(np.abs(values), self.linear_to)) - np.log10(self.linear_to))
+        close: F64 = np.sign(values) * np.arcsinh(np.minimum(size, 1e12) / 2) / np.log(10)
+        return np.where(size > 1e10, far, close)
+
+    def level(self, values: NDArray[np.floating]) -> F64:
+        """Return where the values stand on a ruler that Plotly takes as linear, such as a colour bar."""
+        placed = self.place(values)
+        return np.log10(placed) if self.scale == "log" else placed
+
+    def layout(self, title: str) -> dict[str, object]:
+        """Return Plotly's settings. No range: it would throw away the visitor's zoom; so does a new scale, on purpose.
+
+        The coordinates of symlog change with its linear part, and then a zoom means nothing any more.
+        """
+        kind = SCALES[self.scale]
+        revision = self.scale if self.scale != "symlog" else f"symlog {self.linear_to:g}"
+        settings: dict[str, object] = {"title": {"text": title}, "type": kind.plotly, "uirevision": revision}
+        return settings | _TICKS[self.scale](self)
+
+
+def axis_for(scale: str, values: NDArray[np.floating], linear_to: float | None = None,
+             decades: int = SYMLOG_DECADES) -> Axis:
+    """Return the axis for these values; `linear_to` (default: from the values) is rounded down to a power of ten.
+
+    `decades`: how far below the largest magnitude the linear part of symlog may begin.
+
+    Errors: ValueError for an unknown scale.
+    """
+    if scale not in SCALES:
+        raise ValueError(f"y_scale is {scale!r}; allowed are {', '.join(sorted(SCALES))}")
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    if scale != "symlog" or not sizes.size:
+        return Axis(scale)
+    high = float(sizes.max())
+    wanted = float(np.quantile(sizes, 0.1)) if linear_to is None or not linear_to > 0 else linear_to
+    low = max(np.log10(min(wanted, high)), np.log10(high) - decades)
+    return Axis(scale, float(10.0 ** np.floor(max(low, -307.0))), high)
+
+
+def ruler(axis: Axis, low: float, high: float) -> dict[str, object]:
+    """Return the labels of a colour bar from `low` to `high`: powers of ten, or figures between where it is short."""
+    if axis.scale == "linear":
+        return {}
+    if axis.scale == "symlog":
+        return _symlog_ticks(axis)
+    first, last = int(np.ceil(np.log10(low) - 1e-9)), int(np.floor(np.log10(high) + 1e-9))
+    powers = 10.0 ** np.arange(first, last + 1, max(1, (last - first) // TICKS + 1))
+    at = powers if len(powers) > 2 else _between(low, high)
+    return {"tickvals": axis.level(at), "ticktext": [number(value) for value in at]}
+
+
+def _between(low: float, high: float) -> F64:
+    """Return round numbers from `low` to `high`, 1, 2 and 5 times powers of ten; its ends where there is none."""
+    powers = 10.0 ** np.arange(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    found = np.outer(powers, (1.0, 2.0, 5.0)).ravel()
+    kept = found[(found >= low * (1 - 1e-9)) & (found <= high * (1 + 1e-9))]
+    return kept if kept.size > 1 else np.array([low, high])
+
+
+def finite_range(values: NDArray[np.floating], scale: str) -> tuple[float, float] | None:
+    """Return the least and greatest value that such an axis can show; None when there is none."""
+    shown = values[Axis(scale).has_place(values)]
+    return (float(shown.min()), float(shown.max())) if shown.size else None
+
+
+def number(value: float) -> str:
+    """Return a number as a tick says it: powers of ten as such, else three figures."""
+    if value == 0:
+        return "0"
+    mantissa, _, power = f"{abs(value):.2e}".partition("e")
+    exponent = int(power)
+    if -3 < exponent < 5:
+        return f"{value:.3g}".replace("-", "−") if exponent < 3 else f"{value:,.0f}".replace("-", "−")
+    head = "" if float(mantissa) == 1 else f"{float(mantissa):g}·"
+    return ("−" if value < 0 else "") + f"{head}10<sup>{exponent}</sup>".replace("-", "−")
+
+
+def _symlog_ticks(axis: Axis) -> dict[str, object]:
+    """Return labels at 0 and at powers of ten on both sides, as far apart as keeps them readable."""
+    first, last = round(np.log10(axis.linear_to)), int(np.floor(np.log10(axis.high)))
+    step = max(1, -(-(last - first + 1) // TICKS))
+    powers = [10.0**exponent for exponent in range(last, first - 1, -step)]
+    if powers[-1] < 2 * axis.linear_to and len(powers) > 1:  # beside 0 there is no room
+        powers = powers[:-1]
+    at = np.array([*(-power for power in powers), 0.0, *reversed(powers)])
+    return {"tickvals": axis.place(at), "ticktext": [number(value) for value in at]}
+
+
+_TICKS: dict[str, Callable[[Axis], dict[str, object]]] = {
+    "linear": lambda _: {},
+    "log": lambda _: {"nticks": 6, "tickfont": {"size": theme.LOG_TICK_PX}},
+    "symlog": _symlog_ticks,
+}

@@ -1,0 +1,154 @@
+"""Tables of numbers as coloured cells: sites over layers, tokens over layers, the tokens of a text.
+
+A cell without a value is never a colour: what is not finite carries a triangle, what was not observed a dash, what does
+not exist is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from pages.ui import theme
+from pages.ui.charts import marks
+from pages.ui.charts.axes import F64, Axis, Mask, axis_for, finite_range, number, ruler
+from pages.ui.charts.marks import Frame, Text
+
+SCALE = "Viridis"
+GAPPED_CELLS = 1500
+"""Up to this many cells have a line between them."""
+
+LETTERS, LABELS = 60, 22
+"""Room for labels: letters along the columns, and labels along the rows."""
+
+WARNING_COLOR = theme.NORM_COLORS["none"]
+
+Words = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Numbers in rows and columns. `values`: (R, C); `exists`, `observed`: (R, C), which cells there are and were seen.
+
+    `columns`, `rows`: their names, each once. `texts`: (R, C), written into the cells; `hovers`: (R, C), what the hover
+    says instead of column and row; `non_finite`: (R, C), entries that were not finite; `chosen`: a row with a frame.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[str]
+    values: F64
+    exists: Mask
+    observed: Mask
+    texts: Words | None = None
+    hovers: Words | None = None
+    non_finite: F64 | None = None
+    chosen: str = ""
+
+    @property
+    def seen(self) -> Mask:
+        """Which cells should have a value."""
+        return self.exists & self.observed
+
+    @property
+    def counts(self) -> F64:
+        """Entries that were not finite, (R, C)."""
+        return np.zeros(self.values.shape) if self.non_finite is None else self.non_finite
+
+
+def grid(table: Grid, frame: Frame, t: Text) -> go.Figure:
+    """Draw the cells; colours follow the frame's scale. `y_title` names the rows, `statistic` the colour bar."""
+    axis = axis_for(frame.y_scale, table.values[table.seen])
+    placed = axis.has_place(table.values) & table.seen
+    shown = finite_range(table.values[placed], frame.y_scale)
+    figure = go.Figure([_cells(table, axis, placed, frame), *_signs(table, placed, t)],
+                       marks.layout(frame, _notes(table, placed, t)))
+    signs = len(figure.data) > 1
+    figure.update_layout(
+        xaxis=_columns(table, frame), yaxis=_rows(table, frame), coloraxis=_colors(axis, shown, frame),
+        legend={"y": 0, "yref": "container", "yanchor": "bottom"}, margin={"b": 92 if signs else 8}, showlegend=signs)
+    if table.chosen in table.rows:
+        row = list(table.rows).index(table.chosen)
+        ends = {"x0": -0.5, "x1": len(table.columns) - 0.5, "y0": row - 0.5, "y1": row + 0.5}
+        figure.add_shape(type="rect", **ends, line={"width": 2.5})
+    return figure if shown or signs else marks.say_nothing(figure, t)
+
+
+def _cells(table: Grid, axis: Axis, placed: Mask, frame: Frame) -> go.Heatmap:
+    gap = 1 if table.values.size <= GAPPED_CELLS else 0
+    where = f"{frame.x_title} %{{x}}<br>{frame.y_title} %{{y}}" if table.hovers is None else "%{hovertext}"
+    levels = np.where(placed, axis.level(np.where(placed, table.values, np.nan)), np.nan)
+    kind = np.float32 if np.nanmax(np.abs(levels), initial=0) < np.finfo(np.float32).max else np.float64
+    return go.Heatmap(
+        x=list(table.columns), y=list(table.rows), z=levels.astype(kind), customdata=table.values,
+        coloraxis="coloraxis", xgap=gap, ygap=gap, hoverongaps=False, showlegend=False, text=table.texts,
+        texttemplate=None if table.texts is None else "%{text}", textfont={"size": theme.TEXT_PX},
+        hovertext=table.hovers,
+        hovertemplate=f"{where}<br>{frame.statistic} <b>%{{customdata:.5~g}}</b><extra></extra>")
+
+
+def _signs(table: Grid, placed: Mask, t: Text) -> Iterator[go.Scatter]:
+    """Yield the marks of cells that have no colour, and of those whose colour stands for a part of the entries."""
+    signs = (
+        (table.seen & ~np.isfinite(table.values), "triangle-up", WARNING_COLOR, "chart.no_place"),
+        (table.seen & ~placed & np.isfinite(table.values), "triangle-down", WARNING_COLOR, "chart.no_place_log"),
+        (placed & (table.counts > 0), "triangle-up-open", WARNING_COLOR, "chart.cell_in_part"),
+        (table.exists & ~table.observed, "line-ew-open", theme.OTHER_COLOR, "chart.unseen"),
+    )
+    for where, symbol, color, key in signs:
+        if where.any():
+            cells = [(int(row), int(column)) for row, column in np.argwhere(where)]
+            yield go.Scatter(
+                x=[table.columns[column] for _, column in cells], y=[table.rows[row] for row, _ in cells],
+                mode="markers", name=t(key), text=[_why(table, cell, key, t) for cell in cells],
+                marker={"symbol": symbol, "size": 10, "color": color, "line": {"width": 2, "color": color}},
+                hovertemplate="%{x} · %{y}<br><b>%{text}</b><extra></extra>")
+
+
+def _why(table: Grid, cell: tuple[int, int], key: str, t: Text) -> str:
+    if key == "chart.unseen":
+        return t(key)
+    value = marks.spelled(float(table.values[cell]))
+    return t("chart.in_part", value=value, count=f"{table.counts[cell]:.0f}") if key == "chart.cell_in_part" else value
+
+
+def _columns(table: Grid, frame: Frame) -> dict[str, object]:
+    """Label as many columns as there is room for, and those at the ends that are no numbers always."""
+    names = list(table.columns)
+    step = max(1, -(-sum(len(name) + 2 for name in names) // LETTERS))
+    first, last = (0 if name.isdigit() else 1 for name in (names[0], names[-1]))
+    between = names[first: len(names) - last]
+    kept = [*names[:first], *between[::step][(1 if first and step > 1 else 0):], *names[len(names) - last:]]
+    return _category(names, kept, frame.x_title) | {"tickangle": 0, "range": [-0.5, len(names) - 0.5]}
+
+
+def _rows(table: Grid, frame: Frame) -> dict[str, object]:
+    names = list(table.rows)
+    kept = names[:: max(1, -(-len(names) // LABELS))]
+    return _category(names, kept, frame.y_title) | {"range": [len(names) - 0.5, -0.5]}
+
+
+def _category(names: list[str], kept: list[str], title: str) -> dict[str, object]:
+    return {"title": {"text": title}, "type": "category", "categoryarray": names, "tickvals": kept,
+            "ticktext": [marks.literal(name) for name in kept], "showgrid": False, "autorange": False}
+
+
+def _colors(axis: Axis, shown: tuple[float, float] | None, frame: Frame) -> dict[str, object]:
+    if shown is None:
+        return {"colorscale": SCALE, "showscale": False}
+    bar: dict[str, object] = {"title": {"text": frame.statistic, "side": "right"}, "thickness": 18}
+    low, high = axis.level(np.array(shown)).tolist()
+    if high - low > 1e-3 * max(1.0, abs(low)):
+        return {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar | ruler(axis, *shown)}
+    room = 0.5 * max(1.0, abs(low))  # one value has a colour of the middle, and rounding noise not all of them
+    only = {"tickvals": [low], "ticktext": [number(shown[0])]}
+    return {"colorscale": SCALE, "cmin": low - room, "cmax": high + room, "colorbar": bar | only}
+
+
+def _notes(table: Grid, placed: Mask, t: Text) -> str:
+    values = table.values[table.seen & ~placed]
+    bad, low = int((~np.isfinite(values)).sum()), int(np.isfinite(values).sum())
+    said = [t("chart.cells_non_finite", count=bad)] * bool(bad) + [t("chart.cells_not_positive", count=low)] * bool(low)
+    return " · ".join(said)

@@ -1,0 +1,153 @@
+"""What every chart shares: its numbers and words, and the marks of what an axis cannot show.
+
+A value without a place on the axis (NaN, ±Inf, a zero on a logarithmic axis) is a gap with a triangle at the edge that
+says what it is: never a zero, and never part of the axis range. Words come in through `t`; the file knows neither a
+language nor Streamlit, and it computes no measurement.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from zlib import crc32
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from pages.ui import theme
+from pages.ui.charts.axes import Mask
+
+Text = Callable[..., str]
+"""A `pages.ui.text.Words`: key and values → words."""
+
+MAX_TRACES = 60
+"""More is refused: a browser needs seconds for hundreds of lines."""
+
+
+def nothing() -> NDArray[np.float64]:
+    """Return no numbers."""
+    return np.empty(0)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One variant over depth. `layers`: −1 embed, 0 … L−1, L after the stack; `values` may hold NaN and ±Inf.
+
+    `name` is what the visitor reads; `key` (default: name) is the same in all languages: a hidden line stays hidden.
+    `non_finite`: entries that were not finite at each layer, empty for none anywhere; the value is then over the rest.
+    """
+
+    name: str
+    layers: NDArray[np.integer]
+    values: NDArray[np.floating]
+    style: theme.Style = theme.NEUTRAL
+    site: str = ""
+    key: str = ""
+    non_finite: NDArray[np.floating] = field(default_factory=nothing, compare=False)
+
+    @property
+    def in_part(self) -> Mask:
+        """Which values are finite and stand for a part of the entries only."""
+        counts = self.non_finite if self.non_finite.size else np.zeros(len(self.values))
+        found: Mask = np.isfinite(self.values) & (counts > 0)
+        return found
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around the numbers, in the visitor's words.
+
+    `y_scale`: a key of SCALES; `references`: words → value of dotted lines, such as ``{"float16 max": 65504.0}``.
+    """
+
+    title: str
+    statistic: str
+    y_title: str
+    y_scale: str = "log"
+    unit: str = ""
+    x_title: str = ""
+    references: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def triangles(one: Series, gaps: Mask, row: int, where: str, t: Text,
+              axes: tuple[str, str] = ("x", "y2")) -> go.Scatter:
+    """Mark each gap at the edge of the drawing (an axis of 0 … 1): ▲ above for NaN and +Inf, ▼ below for the rest.
+
+    `row`: which of several variants it is, so that those that break at the same layer stay visible side by side; values
+    over a part of the entries only get an open triangle. `where`: what the hover says before the value.
+    """
+    marked = gaps | one.in_part
+    values, open_ones = one.values[marked], one.in_part[marked] & ~gaps[marked]
+    counts = one.non_finite[marked] if one.non_finite.size else np.zeros(len(values))
+    up = ~(values <= 0) | open_ones  # NaN is not ≤ 0
+    step = 0.035 * (row % 8)
+    shapes = np.where(up, "triangle-up", "triangle-down").astype(object) + np.where(open_ones, "-open", "")
+    texts = [t("chart.in_part", value=spelled(value), count=f"{count:.0f}") if part else spelled(value)
+             for value, count, part in zip(values, counts, open_ones, strict=True)]
+    return go.Scatter(
+        x=np.asarray(one.layers[marked], dtype=np.int32), y=np.where(up, 1.0 - step, step),
+        xaxis=axes[0], yaxis=axes[1], name=literal(one.name), uid=f"{uid(one)}gaps", legendgroup=uid(one),
+        showlegend=False, mode="markers",
+        cliponaxis=False, marker={"color": one.style.color, "size": 14, "symbol": shapes.tolist(),
+                                  "line": {"width": 2}},
+        text=texts, hovertemplate=f"{where}<br><b>%{{text}}</b><extra></extra>",
+    )
+
+
+def notes(series: Sequence[Series], log: bool, t: Text) -> str:
+    """Say how many values the axis cannot show and why, and how many stand for a part of the entries."""
+    values = np.concatenate([one.values for one in series] or [nothing()])
+    counts = {
+        "chart.above_axis": np.isnan(values) | np.isposinf(values),
+        "chart.below_axis": np.isneginf(values),
+        "chart.not_positive": np.isfinite(values) & (values <= 0) & log,
+        "chart.parts": np.concatenate([one.in_part for one in series] or [np.empty(0, bool)]),
+    }
+    return " · ".join(t(key, count=int(mask.sum())) for key, mask in counts.items() if mask.any())
+
+
+def uid(one: Series) -> str:
+    """Return an identity that stays when numbers and language change. Plotly puts it into CSS selectors: no signs."""
+    return f"t{crc32((one.key or one.name).encode()):08x}"
+
+
+def spelled(value: float) -> str:
+    """Write a value that the axis cannot show."""
+    return {np.inf: "+Inf", -np.inf: "−Inf"}.get(value, "NaN" if np.isnan(value) else f"{value:.5g}")
+
+
+def hover(one: Series, frame: Frame, t: Text) -> str:
+    """Say variant, layer, site and statistic."""
+    where = " · ".join(part for part in (one.site, frame.statistic) if part)
+    return f"<b>{literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>{where}"
+
+
+def literal(text: str) -> str:
+    """Return a visitor's text so that Plotly shows it as it is: no markup, no placeholders."""
+    return html.escape(text, quote=False).replace("%{", "%\u200b{")
+
+
+def layer_axis(last: int, frame: Frame, t: Text) -> dict[str, object]:
+    """Return the settings of an axis of layers, −1 … `last`."""
+    return {
+        "title": {"text": frame.x_title or t("chart.layer")}, "type": "category",
+        "categoryarray": np.arange(-1, last + 1, dtype=np.int32), "labelalias": {"-1": t("chart.embed")},
+        "nticks": 16, "tickangle": 0,
+    }
+
+
+def layout(frame: Frame, subtitle: str) -> dict[str, object]:
+    """Return what all charts have. `uirevision` never changes: zoom and hidden lines outlive new numbers."""
+    return {
+        "template": theme.template("light"), "title": {"text": frame.title, "subtitle": {"text": subtitle}},
+        "uirevision": "keep", "hovermode": "closest", "margin": {"l": 8, "r": 24, "t": 8, "b": 8},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.04, "xanchor": "left", "x": 0}, "showlegend": True,
+    }
+
+
+def say_nothing(figure: go.Figure, t: Text) -> go.Figure:
+    """Say in the middle of a drawing without a finite value that there is none."""
+    return figure.add_annotation(text=t("chart.nothing"), xref="paper", yref="paper", x=0.5, y=0.5)

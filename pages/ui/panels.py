@@ -1,0 +1,107 @@
+"""A view on the page: its pictures, and below each of them what its number is and the numbers to take away.
+
+It knows Streamlit and pictures; it does not know what a picture shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import streamlit as st
+
+from core import table
+from core.comparison import pairing
+from core.vocabulary import SITES
+from pages.ui import component, explain
+from pages.ui.cache import Measured
+from pages.ui.picture import Picture
+from pages.ui.stage import Stage
+from pages.ui.text import Words
+from pages.ui.views import Viewpoint
+from pages.ui.views.depth import said_once
+from pages.ui.views.tokens import focus
+
+FORMATS: dict[str, str] = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
+"""A download's ending → its media type."""
+
+
+def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words) -> None:
+    """Draw a view of what was measured, and say everything about it; of what is not current the pictures alone."""
+    if not stage.finished:
+        return
+    shown = {**shown, "who": stage.among_finished(shown["who"])}
+    pictures = looked.make(stage.finished, shown, t)
+    if not stage.current:
+        for picture in pictures:
+            draw(picture, "drift")
+        st.caption(t("drift.previous"))
+        return
+    for picture in pictures:
+        panel(picture, stage.finished, t, "drift", choose_site)
+    if looked.more is not None:
+        looked.more(stage.finished, t)
+    pairing_and_protocol(stage.finished, t)
+    judgements(looked, stage.finished, shown, t)
+
+
+def choose_site(site: str) -> None:
+    """Let the page show this site; what names none was sent by no click on a map."""
+    if site in SITES:
+        st.session_state["site"] = site
+
+
+def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:
+    """Say what the traces tell: of every variant, or of the one that the view looks at."""
+    st.subheader(t("drift.verdicts"))
+    judged = [focus(measured, shown)[0]] if looked.single else measured
+    columns = st.columns(min(len(judged), 3))
+    for index, one in enumerate(judged):
+        assert one.trace is not None
+        with columns[index % len(columns)].container(border=True):
+            explain.judgement(one.name, looked.judge(one.trace, one.experiment, shown), t, looked.spoken)
+
+
+def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = None) -> None:
+    """Draw a picture and its remarks. `place`: the page it stands on; `on_pick`: takes what a click on it chooses."""
+    for remark in picture.remarks:
+        st.info(remark, icon=":material/visibility_off:")
+    if picture.figure is not None:
+        component.draw(picture.figure, f"{place}.{picture.key}", label=picture.label, height=picture.height,
+                       on_pick=on_pick if picture.picks else None)
+
+
+def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
+          on_pick: Callable[[str], None] | None = None) -> None:
+    """Draw a picture with the panel that says what it is, and its numbers, folded; folded, they cost nothing."""
+    draw(picture, place, on_pick)
+    traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        explain.what(picture.subject, traces, t, key=f"what.{picture.key}")
+        fold = st.popover(t("drift.numbers"), icon=":material/table:", key=f"numbers.{picture.key}", on_change="rerun",
+                          type="tertiary")
+    if fold.open:
+        with fold:
+            numbers(picture, t)
+
+
+def numbers(picture: Picture, t: Words) -> None:
+    """Draw the numbers of a picture as a table, and the ways to take them away."""
+    columns = picture.columns()
+    st.dataframe(columns, hide_index=True)
+    made = table.table_of(columns)
+    with st.container(horizontal=True):
+        for ending, kind in FORMATS.items():
+            st.download_button(t("drift.download", format=ending[1:].upper() if ending == ".csv" else "Parquet"),
+                               partial(table.FORMATS[ending], made), f"driftscope-{picture.key}{ending}", kind,
+                               icon=":material/download:", key=f"download.{picture.key}{ending}", on_click="ignore")
+
+
+def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:
+    """Say how the variants are paired, and under which protocol the numbers were taken."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if len(measured) > 1:
+            prints = [one.run.provenance["pairing"] for one in measured]
+            explain.pairing_badge(pairing([one.experiment for one in measured], prints), t)
+        said = {one.name: explain.protocol(one.experiment, one.run.provenance, t) for one in measured}
+        st.caption("".join(said_once(said, t)))

@@ -1,0 +1,48 @@
+"""The views of the drift page, each one entry in `VIEWS`: which controls it has, and which pictures it makes.
+
+A new view is a function from what was measured to pictures, an entry here, its name in `pages.ui.link`, and its words
+(``view.*``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pages.ui.cache import Measured
+from pages.ui.picture import Picture
+from pages.ui.text import Words
+from pages.ui.views import block, depth, judges, overview, spread, tokens
+from pages.ui.views.judges import Judge
+
+Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
+
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """One view. `make`: its pictures; `asks`: the controls that change them, names in `pages.ui.link.SHOWN`.
+
+    `judge`: its judgements on one variant, the first `spoken` said in the open; `single`: all of it is about
+    the one variant that is looked at; `more`: draws what belongs below the pictures and is none.
+    """
+
+    make: Make
+    judge: Judge
+    asks: tuple[str, ...] = ()
+    spoken: int = 1
+    single: bool = False
+    more: Callable[[Sequence[Measured], Words], None] | None = None
+
+
+VIEWS: dict[str, Viewpoint] = {
+    "overview": Viewpoint(overview.overview, judges.on_map, ("stat", "site", "of", "scale", "who"), spoken=2),
+    "profile": Viewpoint(depth.profile, judges.on_site, ("stat", "site", "of", "scale")),
+    "streams": Viewpoint(depth.streams, judges.on_stream_and_input, ("stat", "of", "scale"), spoken=3),
+    "twins": Viewpoint(depth.twins, judges.on_twins, ("stat", "site", "scale"), spoken=2),
+    "cosines": Viewpoint(depth.cosines, judges.on_cosines, spoken=3),
+    "quantiles": Viewpoint(spread.quantiles, judges.on_quantiles, ("site", "of", "scale")),
+    "exponents": Viewpoint(spread.exponents, judges.on_exponents, ("site", "of")),
+    "outliers": Viewpoint(tokens.outliers, judges.on_outliers, ("who",), single=True),
+    "text": Viewpoint(tokens.text, judges.on_text, ("who", "layer", "scale"), single=True),
+    "wiring": Viewpoint(block.wiring, judges.on_wiring, more=block.formulas),
+}

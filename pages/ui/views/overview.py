@@ -1,0 +1,93 @@
+"""The landing view: every site of one variant at every layer at once, and below it the chosen site for all variants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from core.landscape import STATES, Landscape, landscape
+from core.trace import F64
+from core.vocabulary import EMBED
+from pages.ui import charts
+from pages.ui.cache import Measured
+from pages.ui.picture import Columns, Picture, Subject
+from pages.ui.text import Words
+from pages.ui.views import depth
+from pages.ui.views.depth import Number, Shown
+from pages.ui.views.tokens import focus
+
+ROW_PX, AROUND_PX = 25, 180
+
+
+def overview(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
+    """The map of one variant; a click on it chooses the site that the profile of all variants below shows."""
+    number = Number(shown["stat"], shown["site"], shown["of"] == "gradient")
+    return [_map(measured, shown, t), depth.lines(measured, number, shown["scale"], t, "profile", depth.SMALL_PX)]
+
+
+def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
+    one, _ = focus(measured, shown)
+    number = Number(shown["stat"], "", shown["of"] == "gradient")
+    assert one.trace is not None
+    found = landscape(one.trace, number.statistic, number.gradient)
+    statistic = t(f"statistic.{number.statistic}")
+    title = depth.titled(number, t("overview.all_sites", variant=one.name), t)
+    frame = charts.Frame(title=title, statistic=statistic, y_title="", x_title=t("drift.depth"),
+                         y_scale=depth.fitting([found.values.ravel()], shown["scale"], number.statistic))
+    counts = np.stack([_counts(one, replace(number, site=site), found.layers) for site in found.sites] or
+                      [np.zeros(len(found.layers))])
+    figure = charts.grid(_grid(found, counts, shown["site"], t), frame, t) if found.sites else None
+    remarks = _remarks(found, t)
+    return Picture("map", figure if not remarks else None, title,
+                   Subject((number.statistic,), found.sites, number.gradient), partial(_table, found, t),
+                   AROUND_PX + ROW_PX * max(len(found.sites), 4), remarks, picks=True, variant=one.name)
+
+
+def _grid(found: Landscape, counts: F64, chosen: str, t: Words) -> charts.Grid:
+    """Return the cells; the chosen site has a frame."""
+    state = np.array(STATES)[found.states]
+    return charts.Grid([_column(layer, found.layers[-1], t) for layer in found.layers], found.sites, found.values,
+                       state != "absent", ~np.isin(state, ("absent", "not_taken", "not_observed")),
+                       non_finite=counts, chosen=chosen)
+
+
+def _counts(one: Measured, number: Number, layers: Sequence[int]) -> F64:
+    """Return how many entries a number leaves out as not finite at each of `layers`, 0 where its site does not exist.
+    """
+    assert one.trace is not None
+    known = dict(zip(one.trace.layout.rows(number.site)[0], depth.left_out(one.trace, number).tolist(), strict=True))
+    return np.array([known.get(layer, 0.0) for layer in layers])
+
+
+def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:
+    """Say why there is no cell at all."""
+    state = np.array(STATES)[found.states]
+    if not found.sites:
+        return (t("overview.no_site"),)
+    if np.isin(state, ("absent", "not_observed")).all():
+        return (t("overview.no_gradient" if found.gradient else "overview.not_observed"),)
+    missing = depth.unrecorded(Number(found.statistic, "", found.gradient))
+    return (t(missing),) if np.isin(state, ("absent", "not_taken")).all() else ()
+
+
+def _table(found: Landscape, t: Words) -> Columns:
+    """Return a row a site and layer that exists, in tables' own terms."""
+    state = np.array(STATES)[found.states]
+    cells = [(row, column) for row, column in np.ndindex(found.values.shape) if state[row, column] != "absent"]
+    return {
+        "site": [found.sites[row] for row, _ in cells],
+        t("chart.layer"): [found.layers[column] for _, column in cells],
+        ("grad_" if found.gradient else "") + found.statistic: [
+            float(found.values[cell]) if state[cell] in ("measured", "undefined") else None for cell in cells],
+        t("overview.state"): [t(f"state.{state[cell]}") for cell in cells],
+    }
+
+
+def _column(layer: int, last: int, t: Words) -> str:
+    """Name a column: the embedding, the layers by number, and what stands after the stack."""
+    return t("chart.embed_short") if layer == EMBED else t("chart.head_short") if layer == last else str(layer)
+
+

@@ -1,0 +1,133 @@
+"""How the entries of a site are spread: quantile ribbons, and histograms by power of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.trace import F64
+from core.vocabulary import HISTOGRAM_BINS, HISTOGRAM_LOW
+from pages.ui import charts
+from pages.ui.cache import Measured
+from pages.ui.charts import facets
+from pages.ui.picture import Columns, Picture, Subject
+from pages.ui.text import Words
+from pages.ui.views import depth
+from pages.ui.views.depth import Number, Shown
+
+QUANTILES = ("q01", "q05", "q25", "q50", "q75", "q95", "q99")
+AROUND_PX, ROW_PX = 220, 320
+"""Heights of what stands around facets, and of a row of them."""
+
+
+def quantiles(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
+    """The quantiles and true extremes of the entries at one site over depth, a facet a variant."""
+    number, found = _asked(measured, shown, "q50")
+    ribbons = [_ribbon(one, number) for one in found]
+    frame = charts.Frame(title=_title(number, t("spread.quantiles"), t), statistic=number.site,
+                         y_title=t("spread.value"), y_scale=shown["scale"])
+    subject = Subject((*QUANTILES, "min", "max"), (number.site,), number.gradient)
+    return [Picture("quantiles", charts.ribbons(ribbons, frame, t) if found else None, frame.title, subject,
+                    partial(_quantile_table, ribbons, t), AROUND_PX + ROW_PX * facets.rows(len(found)),
+                    _unrecorded(measured, number, t))]
+
+
+def exponents(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
+    """The share of the entries at one site in each power of two over depth, a facet a variant."""
+    number, found = _asked(measured, shown, "q50")
+    histograms = [_histogram(one, number) for one in found]
+    frame = charts.Frame(title=_title(number, t("spread.exponents"), t), statistic=number.site, y_title="|x|")
+    subject = Subject(("absmax",), (number.site,), number.gradient, ("log2_hist",))
+    return [Picture("exponents", charts.exponents(histograms, frame, t) if found else None, frame.title, subject,
+                    partial(_histogram_table, histograms, t), AROUND_PX + ROW_PX * facets.rows(len(found)),
+                    _unrecorded(measured, number, t))]
+
+
+def _asked(measured: Sequence[Measured], shown: Shown, statistic: str) -> tuple[Number, list[Measured]]:
+    """Return what is asked for, and the variants that have it."""
+    number = Number(statistic, shown["site"], shown["of"] == "gradient")
+    return number, [one for one in measured if not depth.why_absent(one, number) and _recorded(one, number)]
+
+
+def _recorded(one: Measured, number: Number) -> bool:
+    """Say whether the last step was recorded in detail full."""
+    return one.trace is not None and _group(number) in one.trace.snapshots[-1].histograms
+
+
+def _unrecorded(measured: Sequence[Measured], number: Number, t: Words) -> tuple[str, ...]:
+    """Say which variants have no distribution and why."""
+    absent = depth.missing(measured, number, t)
+    if absent or all(_recorded(one, number) for one in measured):
+        return absent
+    return (t("drift.not_full"),)
+
+
+def _group(number: Number) -> str:
+    return "gradients" if number.gradient else "activations"
+
+
+def _title(number: Number, what: str, t: Words) -> str:
+    gradient = [t("drift.of_gradient")] if number.gradient else []
+    return " · ".join([*gradient, what, f"{t('site.' + number.site)} ({number.site})"])
+
+
+def _ribbon(one: Measured, number: Number) -> charts.Ribbon:
+    layers, rows = _places(one, number)
+    values = _values(one, number)
+    return charts.Ribbon(one.name, layers, np.stack([values[name][rows] for name in QUANTILES]), values["min"][rows],
+                         values["max"][rows], depth.style(one), one.variant.key,
+                         np.nansum([values[name][rows] for name in depth.NON_FINITE], axis=0))
+
+
+def _histogram(one: Measured, number: Number) -> charts.Histogram:
+    assert one.trace is not None
+    layers, rows = _places(one, number)
+    counts = one.trace.snapshots[-1].histograms[_group(number)][rows]
+    return charts.Histogram(one.name, layers, counts, _values(one, number)["absmax"][rows])
+
+
+def _places(one: Measured, number: Number) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the layers that have the site, and the row of each; the stream begins with the embedding."""
+    assert one.trace is not None
+    found = [one.trace.layout.rows(site) for site in depth.sites_of(number)]
+    return np.array([layer for layers, _ in found for layer in layers]), [row for _, rows in found for row in rows]
+
+
+def _values(one: Measured, number: Number) -> Mapping[str, F64]:
+    assert one.trace is not None
+    return getattr(one.trace.snapshots[-1], _group(number))  # type: ignore[no-any-return]
+
+
+def _quantile_table(ribbons: Sequence[charts.Ribbon], t: Words) -> Columns:
+    """Return a row a variant and layer, a column a quantile."""
+    columns: dict[str, list[object]] = {
+        t("drift.variant"): [one.name for one in ribbons for _ in one.layers],
+        t("chart.layer"): [layer for one in ribbons for layer in one.layers.tolist()],
+        "min": [value for one in ribbons for value in one.low.tolist()]}
+    for row, name in enumerate(QUANTILES):
+        columns[name] = [value for one in ribbons for value in one.quantiles[row].tolist()]
+    columns["max"] = [value for one in ribbons for value in one.high.tolist()]
+    columns[t("chart.non_finite")] = [int(count) for one in ribbons for count in one.non_finite]
+    return columns
+
+
+def _histogram_table(histograms: Sequence[charts.Histogram], t: Words) -> Columns:
+    """Return a row a variant, layer and bin that is not empty."""
+    filled = [(one, layer, bin_) for one in histograms for layer, bin_ in np.argwhere(one.counts).tolist()]
+    return {
+        t("drift.variant"): [one.name for one, _, _ in filled],
+        t("chart.layer"): [int(one.layers[layer]) for one, layer, _ in filled],
+        "log2_hist": [HISTOGRAM_BINS[bin_] for _, _, bin_ in filled],
+        t("axis.count"): [int(one.counts[layer, bin_]) for one, layer, bin_ in filled],
+        t("axis.share"): [float(one.counts[layer, bin_] / one.counts[layer].sum()) for one, layer, bin_ in filled],
+        "|x| ≥": [_least(bin_) for _, _, bin_ in filled],
+    }
+
+
+def _least(bin_: int) -> float | None:
+    """Return the lower end of a bin, 0 of the first, which has none; None for those of zero and of what is not finite.
+    """
+    return 2.0 ** (bin_ + HISTOGRAM_LOW) * (bin_ > 0) if bin_ < len(HISTOGRAM_BINS) - 2 else None
