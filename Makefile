@@ -27,6 +27,7 @@ $(BIN)/pip:
 
 $(VENV)/.run: requirements.txt | $(BIN)/pip
 	$(BIN)/pip install --quiet -r requirements.txt
+	$(BIN)/python -c 'import core.recorder'  # compiles the loops over entries now, not while the first visitor waits
 	touch $@
 
 $(VENV)/.dev: requirements-dev.txt requirements.txt | $(BIN)/pip

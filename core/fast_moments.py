@@ -107,7 +107,8 @@ def _scaled(out: F64, x: Floats, reading: Reading, sizes: TokenSizes) -> None:
     again = np.full(N_STANDARD, np.nan)
     wrong, squares = _pass(again, x * x.dtype.type(factor), reading)
     out[MEAN], out[STD], out[COSINE] = again[MEAN] / factor, again[STD] / factor, again[COSINE]
-    if reading.tokens and wrong & UNEVEN:
+    vanished = again[ZEROS] > out[ZEROS]  # scaled down, the smallest tokens may have lost all
+    if reading.tokens and (wrong & UNEVEN or vanished):
         _general_tokens(out, x, reading)
     elif reading.tokens:
         sizes.add(out, squares, math.sqrt(x.shape[1]) * factor)

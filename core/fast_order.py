@@ -123,4 +123,5 @@ def _median(sizes: Floats, passed: int) -> float:
     """Return the median of magnitudes without `passed` of the least."""
     last = passed + len(sizes) - 1
     middle = np.unique([last // 2, (last + 1) // 2])
-    return float(order_statistics(sizes, middle)[0].mean(dtype=np.float64))
+    found = order_statistics(sizes, middle)[0].astype(np.float64).tolist()
+    return float(found[0] + (found[-1] - found[0]) / 2)  # their sum could be beyond float64

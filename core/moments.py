@@ -53,6 +53,10 @@ def row(x: Tensor, reading: Reading) -> Tensor:
     return flat if reading.full else _padded(flat)
 
 
+HEADROOM = 2.0**10
+"""Norms of up to a million entries near the largest number are taken of entries that much smaller."""
+
+
 def working_dtype(x: Tensor) -> torch.dtype:
     """Return the dtype in which `x` is measured: float64 wherever the device has it."""
     return torch.float32 if x.device.type == "mps" else torch.float64
@@ -172,7 +176,9 @@ def _tokens(known: Tensor, finite: Tensor, reading: Reading, work: torch.dtype) 
     rms = [undefined] * len(TOKEN_QUANTILES)
     if reading.tokens:
         seen = finite.sum(-1)
-        per_token = torch.where(seen > 0, directions(known)[1] / seen.to(work).sqrt(), math.inf)  # (R,)
+        room = torch.where(known.abs().amax() > torch.finfo(work).max / HEADROOM, 1 / HEADROOM, 1.0)
+        sizes = directions(known * room)[1] / seen.to(work).sqrt()  # a norm can leave the range where an rms does not
+        per_token = torch.where(seen > 0, sizes / room, math.inf)  # (R,)
         rms = [quantiles(_sorted(per_token), TOKEN_QUANTILES, torch.zeros_like(seen[0]), (seen > 0).sum())]
     return [*rms, _token_cosine(known, finite, reading) if reading.lengths else undefined]
 

@@ -1,4 +1,7 @@
-"""Fixtures for tests with a real browser; everything else needs none. Machines are shared: no test has a deadline."""
+"""Fixtures for tests with a real browser; everything else needs none. Machines are shared: no test has a deadline.
+
+Hypothesis draws the same examples every time: what fails on one machine fails on all.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser
 
-settings.register_profile("shared", deadline=None)
+settings.register_profile("shared", deadline=None, derandomize=True)
 settings.load_profile("shared")
 
 
