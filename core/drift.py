@@ -48,6 +48,10 @@ hundreds and thousands (Bondarenko et al. 2023, arXiv:2306.12929). massive: of o
 (Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token."""
 
 
+FAR_DEPTHS = 100
+"""An overflow this many depths of the stack away is no limit of it."""
+
+
 @dataclass(frozen=True)
 class Drift:
     """Drift of one site over depth, in the direction of flow.
@@ -210,7 +214,8 @@ def _float16(trace: Trace, step: int) -> Verdict:
         return Verdict("nothing_undefined", True, {}, {}, site=STREAM)
     headroom = FLOAT16_MAX / largest if largest else math.inf
     numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": headroom}
-    code = "float16_overflows" if reached else "float16_limited" if math.isfinite(layer) else "float16_fits"
+    near = layer <= FAR_DEPTHS * trace.layout.n_layers
+    code = "float16_overflows" if reached else "float16_limited" if near else "float16_fits"
     return Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX})
 
 

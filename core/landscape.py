@@ -118,8 +118,8 @@ def where_to_look(trace: Trace, gradient: bool = False, step: int = -1) -> Verdi
     site before; in the gradient's view that may lie in the forward pass, which comes first. look_zero: the first site
     of the forward pass where all is 0. Else the site of LOOKED_AT whose RMS changes by the largest factor over depth:
     look_change is an alarm; look_power (the law of a growing sum) and look_slow (less per block than what explodes) are
-    large changes that are none; look_calm is a small one. look_not_observed, look_undefined: nothing to compare. Codes
-    of the gradient start with ``gradient_``.
+    large changes that are none; look_calm is a small one, look_constant none at all. look_not_observed, look_undefined:
+    nothing to compare. Codes of the gradient start with ``gradient_``.
     """
     snapshot = trace.snapshots[step]
     found = _first_bad(snapshot, gradient) or (None if gradient else _first_zero(snapshot))
@@ -160,6 +160,9 @@ def _largest_change(trace: Trace, gradient: bool, step: int) -> Verdict:
     return Verdict(code, code == "look_change", numbers, used, law=law, site=most.site)
 
 
+CONSTANT = 1e-5
+"""A change of ln RMS that is rounding and nothing else."""
+
 BRANCH_OUTPUTS = ("attn_out", "mlp_out")
 LOOKED_AT = frozenset({*(name for name, site in SITES.items() if site.stream), *BRANCH_OUTPUTS})
 """The stream and what is written to it. Inside a branch no size is meant to hold: scores go with the square of their
@@ -169,6 +172,7 @@ NEVER_ZERO = frozenset(name for name, site in SITES.items() if site.cosine) - fr
 """The stream and the norms. Inside a branch, and at its output, zeros may be meant: an init or a scale of 0."""
 
 _LOOKS: dict[str, Callable[[Change, str], bool]] = {
+    "look_constant": lambda change, _: change.size < CONSTANT,
     "look_calm": lambda change, _: change.size < math.log(THRESHOLDS["alarm_growth"]),
     "look_power": lambda change, law: law == "power" and 1 < change.factor < math.inf,
     "look_slow": lambda change, _: change.size / abs(change.last - change.first) < THRESHOLDS["exploding_slope"],

@@ -72,7 +72,7 @@ CODES = [
     "gradient_range_scalable", *(f"massive_{code}" for code in ("none", "some", "found")),
     *(f"sizes_{code}" for code in ("even", "differ", "first", "stand_out")), "look_zero",
     *(f"{direction}look_{code}" for direction in ("", "gradient_")
-      for code in ("nan", "inf", "change", "power", "slow", "calm", "undefined", "not_observed")),
+      for code in ("nan", "inf", "change", "power", "slow", "calm", "constant", "undefined", "not_observed")),
 ]
 
 

@@ -70,7 +70,7 @@ def test_the_map_holds_every_number_of_the_trace_at_its_place(statistic, gradien
     ([1, 2, 4], "look_calm", 0, 2, 4), ([1, 30, 2], "look_change", 0, 1, 30),
     ([1, 1, 0.01], "look_change", 0, 2, 0.01), (np.sqrt(1 + 40 * np.arange(12)), "look_power", 0, 11, 21),
     (np.exp(0.03 * np.arange(96)), "look_slow", 0, 95, 17.3),
-    ([1, 1, 0], "look_change", 1, 2, 0), ([0, 1, 1], "look_change", 0, 1, math.inf), ([0, 0, 0], "look_calm", 0, 0, 1),
+    ([1, 1, 0], "look_change", 1, 2, 0), ([0, 1, 1], "look_change", 0, 1, math.inf), ([0, 0, 0], "look_constant", 0, 0, 1),
     ([1, math.nan, 50], "look_change", 0, 2, 50), ([1e-300, 1e300], "look_change", 0, 1, math.inf),
 ])
 def test_the_site_that_changes_most_is_named_with_factor_and_layers(values, code, first, last, factor):
@@ -89,7 +89,7 @@ def test_a_gradient_is_read_downward_and_without_the_embedding():
     found = where_to_look(recorded(rows, gradients), gradient=True)
     assert (found.code, found.alarm) == ("gradient_look_change", True)
     assert (found.numbers["first_layer"], found.numbers["last_layer"], found.numbers["factor"]) == (3, 1, 40)
-    assert where_to_look(recorded(rows, gradients)).code == "look_calm"
+    assert where_to_look(recorded(rows, gradients)).code == "look_constant"
 
 
 def test_what_happens_inside_a_branch_alone_is_no_place_to_look():
@@ -102,7 +102,7 @@ def test_what_happens_inside_a_branch_alone_is_no_place_to_look():
 
 
 @pytest.mark.parametrize(("site", "code"), [("norm1", "look_zero"), ("resid_mid", "look_zero"),
-                                            ("mlp_out", "look_calm"), ("q", "look_calm")])
+                                            ("mlp_out", "look_constant"), ("q", "look_constant")])
 def test_zeros_are_a_place_to_look_at_where_they_are_never_meant(site, code):
     rows = {(layer, name): {"rms": 0.0 if name == site else 1.0} for layer in range(2)
             for name in ("norm1", "q", "resid_mid", "mlp_out")}
@@ -119,7 +119,7 @@ def test_the_first_value_that_is_not_finite_comes_before_everything(kind):
         found = where_to_look(forward, gradient)
         assert (found.code, found.alarm, found.site, found.numbers) == (f"look_{kind}", True, "mlp_act", {"layer": 1.0})
     backward = profile([1, 1], non_finite=NonFinite(0, 1, "q", "gradient", kind))
-    assert where_to_look(backward).code == "look_calm"
+    assert where_to_look(backward).code == "look_constant"
     assert where_to_look(backward, gradient=True).code == f"gradient_look_{kind}"
 
 
@@ -156,3 +156,10 @@ LOOKS = {"pre_layernorm": ("look_calm", "gradient_look_calm"), "exploding": ("lo
 def test_real_runs_are_looked_at_where_something_is_wrong_and_left_alone_where_not(name):
     trace = run(**PRESETS[name])
     assert (where_to_look(trace).code, where_to_look(trace, gradient=True).code) == LOOKS[name]
+
+
+def test_a_stack_that_changes_nothing_is_called_constant():
+    experiment = parse({"model": {"n_layers": 3, "d_model": 16, "norm": "none", "branch_scale": 0.0},
+                        "input": {"batch": 1, "seq_len": 8}})
+    found = where_to_look(Trace(tuple(train(experiment))))
+    assert (found.code, found.alarm) == ("look_constant", False)

@@ -154,13 +154,13 @@ def spoken_value(name: str, t: Words) -> Callable[[str], str]:
     def say(value: str) -> str:
         if kind(paths()[name]) == "text" and value.startswith(TEXT_HASH):
             return value.removeprefix(TEXT_HASH)[:8]
-        keys = (f"value.{name}_{value}".lower(), f"{name}.{value}", f"norm.{value}" if name == "qk_norm" else "")
-        return _PLAIN.get(value) or next((t(key) for key in keys if key in t), value)
+        if value in (AUTO, "null"):
+            return t("value.auto")
+        code = f"value.{name}_{value}".lower().replace("/", "")
+        keys = (code, f"{name}.{value}", f"norm.{value}" if name == "qk_norm" else "")
+        return next((t(key) for key in keys if key in t), value)
 
     return say
-
-
-_PLAIN = {AUTO: "auto", "null": "auto"}
 
 
 def _menu(path: str, t: Words, label: str, help_text: str) -> None:
@@ -182,5 +182,6 @@ _DRAW: dict[str, Callable[[str, Words, str, str], object]] = {
     "text": lambda path, t, label, help_text: st.text_area(label, key=path, help=help_text,
                                                            placeholder=t("drift.text_placeholder")),
     "switch": lambda path, _t, label, help_text: st.toggle(label, key=path, help=help_text),
-    "line": lambda path, _t, label, help_text: st.text_input(label, key=path, help=help_text, placeholder="auto"),
+    "line": lambda path, t, label, help_text: st.text_input(label, key=path, help=help_text,
+                                                            placeholder=t("value.auto")),
 }
