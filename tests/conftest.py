@@ -31,3 +31,23 @@ def chart_address() -> Iterator[str]:
     """The application of tests/chart_app.py, running."""
     with real.server(Path(__file__).with_name("chart_app.py")) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The real application with its real workers, running, and a store of its own."""
+    store = tmp_path_factory.mktemp("app") / "store.db"
+    with real.server(real.ROOT / "app.py", DRIFTSCOPE_STORE=f"sqlite:///{store}") as running:
+        yield running
+
+
+@pytest.fixture
+def visit(chromium: Browser, address: str) -> Iterator[real.Visit]:
+    """One visit to it, in English, in which nothing may go wrong and no other host be asked."""
+    context = chromium.new_context(locale="en-US", viewport={"width": 1280, "height": 768})
+    context.set_default_timeout(60_000)
+    opened = real.Visit(context.new_page(), address)
+    yield opened
+    assert opened.errors == []
+    assert opened.hosts <= {address.removeprefix("http://")}
+    context.close()

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from browser import ROOT, Visit, server
 from playwright.sync_api import expect
 
 from core.experiment import parse
@@ -21,24 +20,6 @@ pytestmark = pytest.mark.browser
 SMALL = {"model.n_layers": 3, "model.d_model": 16, "input.batch": 2, "input.seq_len": 16}
 NAN = {**SMALL, "model.embed_scale": 1e30, "protocol.dtype": "float16"}
 EN = Words("en")
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    store = tmp_path_factory.mktemp("views") / "store.db"
-    with server(ROOT / "app.py", DRIFTSCOPE_STORE=f"sqlite:///{store}") as running:
-        yield running
-
-
-@pytest.fixture
-def visit(chromium, address):
-    context = chromium.new_context(locale="en-US", viewport={"width": 1280, "height": 768}, accept_downloads=True)
-    context.set_default_timeout(60_000)
-    opened = Visit(context.new_page(), address)
-    yield opened
-    assert opened.errors == []
-    assert opened.hosts <= {address.removeprefix("http://")}
-    context.close()
 
 
 def query(base=SMALL, variants=({"model.norm": "none"},), lang="en", **shown):

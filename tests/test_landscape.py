@@ -70,7 +70,8 @@ def test_the_map_holds_every_number_of_the_trace_at_its_place(statistic, gradien
     ([1, 2, 4], "look_calm", 0, 2, 4), ([1, 30, 2], "look_change", 0, 1, 30),
     ([1, 1, 0.01], "look_change", 0, 2, 0.01), (np.sqrt(1 + 40 * np.arange(12)), "look_power", 0, 11, 21),
     (np.exp(0.03 * np.arange(96)), "look_slow", 0, 95, 17.3),
-    ([1, 1, 0], "look_change", 1, 2, 0), ([0, 1, 1], "look_change", 0, 1, math.inf), ([0, 0, 0], "look_constant", 0, 0, 1),
+    ([1, 1, 0], "look_change", 1, 2, 0), ([0, 1, 1], "look_change", 0, 1, math.inf),
+    ([0, 0, 0], "look_constant", 0, 0, 1),
     ([1, math.nan, 50], "look_change", 0, 2, 50), ([1e-300, 1e300], "look_change", 0, 1, math.inf),
 ])
 def test_the_site_that_changes_most_is_named_with_factor_and_layers(values, code, first, last, factor):

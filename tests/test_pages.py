@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from browser import ROOT, Visit, server
+from browser import Visit
 from playwright.sync_api import expect
 
 from core.experiment import parse
@@ -17,24 +17,6 @@ pytestmark = pytest.mark.browser
 
 SMALL = {"model.n_layers": 3, "model.d_model": 16, "input.batch": 2, "input.seq_len": 16}
 POINTS = "return gd.data.filter(d => d.yaxis !== 'y2').map(d => Array.from(d.y._inputArray ?? d.y))"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    store = tmp_path_factory.mktemp("pages") / "store.db"
-    with server(ROOT / "app.py", DRIFTSCOPE_STORE=f"sqlite:///{store}") as running:
-        yield running
-
-
-@pytest.fixture
-def visit(chromium, address):
-    context = chromium.new_context(locale="en-US", viewport={"width": 1280, "height": 768})
-    context.set_default_timeout(60_000)
-    opened = Visit(context.new_page(), address)
-    yield opened
-    assert opened.errors == []
-    assert opened.hosts <= {address.removeprefix("http://")}
-    context.close()
 
 
 def query(base=SMALL, variants=None, **shown):
