@@ -99,10 +99,10 @@ def runs(_options: argparse.Namespace) -> int:
 def drift(options: argparse.Namespace) -> int:
     """Print the verdicts of a stored run and their numbers."""
     from core.archive import stored_run
-    from core.drift import verdicts
+    from core.verdicts import all_of
 
     experiment, trace = stored_run(options.run)
-    return _print_json([vars(verdict) for verdict in verdicts(trace, experiment)])
+    return _print_json([vars(verdict) for verdict in all_of(trace, experiment)])
 
 
 def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argparse.Namespace) -> int:

@@ -64,13 +64,26 @@ _LEAST = 1e-140
 
 
 def law(size: F64, of_exponential: Fit, of_power: Fit, flat: float) -> str:
-    """Return the name of the law that `size` follows: flat within the factor `flat`, undetermined for fewer than three.
+    """Return the name of the law that `size` follows: flat within the factor `flat`, else the one that fits better.
+
+    undetermined for fewer than three, where neither is better (CLOSE), and where the better one explains too little
+    (UNEXPLAINED): a single jump is no law.
     """
     if len(size) < 3:
         return "undetermined"
     if size.max() / size.min() <= flat:
         return "flat"
+    better, other = sorted((of_power.error, of_exponential.error))
+    if better > CLOSE * other or better > UNEXPLAINED * float(np.log(size).std()):
+        return "undetermined"
     return "power" if of_power.error < of_exponential.error else "exponential"
+
+
+CLOSE = 0.9
+"""A fit whose error is above this share of the other's is no better than it."""
+
+UNEXPLAINED = 0.5
+"""The error that a law may leave, as a share of the std of ln size (0.5: a quarter of the variance)."""
 
 
 def _rms_error(values: F64, fitted: F64) -> float:

@@ -116,13 +116,13 @@ def where_to_look(trace: Trace, gradient: bool = False, step: int = -1) -> Verdi
 
     look_nan, look_inf: the first non-finite value in the order of computation was made there, or on the way from the
     site before; in the gradient's view that may lie in the forward pass, which comes first. look_zero: the first site
-    of the forward pass where all is 0. Else the site of LOOKED_AT whose RMS changes by the largest factor over depth:
-    look_change is an alarm; look_power (the law of a growing sum) and look_slow (less per block than what explodes) are
-    large changes that are none; look_calm is a small one, look_constant none at all. look_not_observed, look_undefined:
+    where all is 0; of gradients, of the stream. Else the site of LOOKED_AT whose RMS changes by the largest factor over
+    depth: look_change is an alarm; look_power (the law of a growing sum) and look_slow (less per block than what
+    explodes) are large changes that are none; look_calm is a small one, look_constant none at all. look_not_observed, look_undefined:
     nothing to compare. Codes of the gradient start with ``gradient_``.
     """
     snapshot = trace.snapshots[step]
-    found = _first_bad(snapshot, gradient) or (None if gradient else _first_zero(snapshot))
+    found = _first_bad(snapshot, gradient) or (_zero_gradient if gradient else _first_zero)(snapshot)
     if found is None:
         found = _largest_change(trace, gradient, step)
         return replace(found, code=f"gradient_{found.code}") if gradient else found
@@ -142,6 +142,15 @@ def _first_zero(snapshot: Snapshot) -> Verdict | None:
     for (layer, site), rms in zip(snapshot.layout.sites, snapshot.activations.get("rms", ()), strict=False):
         if rms == 0 and site in NEVER_ZERO:
             return Verdict("look_zero", True, {"layer": float(layer)}, {}, site=site)
+    return None
+
+
+def _zero_gradient(snapshot: Snapshot) -> Verdict | None:
+    """Return the first site of the stream, in the direction of flow, whose gradient is all 0: nothing comes further."""
+    for (layer, site), rms in reversed(list(zip(snapshot.layout.sites, snapshot.gradients.get("rms", ()),
+                                                strict=False))):
+        if rms == 0 and SITES[site].stream:
+            return Verdict("gradient_look_zero", True, {"layer": float(layer)}, {}, site=site)
     return None
 
 

@@ -25,15 +25,23 @@ from core.drift import (
     start_rms,
     thresholds_of,
     verdict,
+    verdicts,
 )
 from core.expectations import of_input, of_ratio, of_site, of_tails, of_turn
 from core.experiment import Experiment
 from core.float16_range import saving_scale, worst_over, worst_under
-from core.landscape import BRANCH_OUTPUTS, NEVER_ZERO
+from core.landscape import BRANCH_OUTPUTS, NEVER_ZERO, where_to_look
 from core.massive import massive, observed
 from core.token_table import above_median, place, symbol
 from core.trace import F64, Trace
 from core.vocabulary import STREAM
+
+
+def all_of(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verdict, ...]:
+    """Return every judgement on a run: where to look, the stream, what feeds the branches, blocks, ranges, tokens."""
+    return (where_to_look(trace, step=step), *verdicts(trace, experiment, step), *branch_feed(trace, experiment, step),
+            *(judge(trace, experiment, step=step) for judge in (
+                block_turn, branch_share, tails, float16_range, massive_activations, token_sizes)))
 
 
 def site_drift(trace: Trace, experiment: Experiment, site: str = STREAM, gradient: bool = False,

@@ -21,7 +21,7 @@ FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},
     r"core/(" + "|".join(TORCH_FREE) + r")\.py": {"torch", "numba"},
     r"core/(" + "|".join(NUMPY_FREE) + r")\.py": {"numpy"},
-    r"pages/ui/(charts|theme)\.py": {"streamlit", "torch", "pathlib"},
+    r"pages/ui/(charts/.*|theme|picture)\.py": {"streamlit", "torch", "pathlib"},
     r"pages/ui/text\.py": {"streamlit", "torch", "core"},
     r"pages/ui/link\.py": {"streamlit", "plotly"},
     r"pages/ui/.*": {"torch", "numba"},

@@ -150,7 +150,7 @@ def test_a_stream_without_a_trend_fits_float16(stream):
 
 
 def test_what_no_measured_layer_passes_is_no_overflow_yet():
-    profile = trace(np.array([1.0, 1.0, 1.0, 15000.0]), crest=4.0)
+    profile = trace(np.array([1.0, 25.0, 600.0, 15000.0]), crest=4.0)
     found = verdicts(profile, DEFAULT)[-2]
     assert (found.code, found.alarm) == ("float16_limited", False)
     assert found.numbers["overflow16_layer"] >= 4
@@ -167,3 +167,15 @@ def test_a_stream_without_a_finite_entry_fits_no_number_format():
                         "input": {"batch": 1, "seq_len": 8}, "protocol": {"dtype": "float16"}})
     codes = [one.code for one in verdicts(Trace(tuple(train(experiment))), experiment)]
     assert "nothing_undefined" in codes and not [code for code in codes if code.startswith("float16")]
+
+
+def test_a_single_jump_is_no_law_and_no_explosion():
+    assert drift(trace(np.array([1e-5] + [1.0] * 11))).law != "exponential"
+    assert verdict(trace(np.array([1e-5] + [1.0] * 11)), DEFAULT).code != "exploding"
+
+
+def test_growth_that_both_laws_fit_alike_is_undetermined():
+    rms = np.sqrt(np.exp(0.2 * DEPTH) * (1 + 0.6 * DEPTH))
+    fits = drift(trace(rms))
+    assert (fits.law == "undetermined") == (min(fits.exponential_error, fits.power_error)
+                                            > 0.9 * max(fits.exponential_error, fits.power_error))

@@ -164,3 +164,11 @@ def test_a_stack_that_changes_nothing_is_called_constant():
                         "input": {"batch": 1, "seq_len": 8}})
     found = where_to_look(Trace(tuple(train(experiment))))
     assert (found.code, found.alarm) == ("look_constant", False)
+
+
+def test_a_gradient_that_is_zero_from_a_site_on_is_where_to_look():
+    found = PRESETS["float16_naive_norm"]
+    run = Trace(tuple(train(parse(found))))
+    verdict = where_to_look(run, gradient=True)
+    assert (verdict.code, verdict.alarm, verdict.site) == ("gradient_look_zero", True, "resid_post")
+    assert verdict.numbers["layer"] == run.layout.n_layers - 1
