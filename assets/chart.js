@@ -78,6 +78,8 @@ async function paint(chart) {
   const first = !plot._fullLayout;
   if (first) plot.replaceChildren(); // the message of a painting that failed
   plot.style.height = `${data.height}px`;
+  plot.style.minWidth = `${data.width}px`;
+  plot.parentElement.style.overflowX = data.width ? "auto" : "";
   plot.lang = document.documentElement.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
   Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });

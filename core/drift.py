@@ -162,7 +162,7 @@ def verdicts(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verd
     if trace.snapshots[step].gradients:
         gradient = verdict(trace, experiment, gradient=True, step=step)
         found.append(replace(gradient, code=f"gradient_{gradient.code}"))
-    return (*found, _float16(trace, step), token_rank(trace, step))
+    return (*found, *_float16(trace, step), token_rank(trace, step))
 
 
 VERDICTS: dict[str, Callable[[Drift], bool]] = {
@@ -192,6 +192,7 @@ def expected(experiment: Experiment, gradient: bool = False) -> str:
     norms = "none" if set(layer_norms(experiment)) == {"none"} else model.placement
     residual = "" if model.residual else "_without_residual"
     code = "scaled" if has_factors(experiment) and model.residual and norms != "post" else f"{norms}{residual}"
+    code = "mixed" if "none" in layer_norms(experiment) and norms != "none" else code
     return ("gradient_" if gradient else "") + ("running" if runs_on_statistics(experiment) else code)
 
 
@@ -205,18 +206,19 @@ def runs_on_statistics(experiment: Experiment) -> bool:
     return set(layer_norms(experiment)) == {"batchnorm"} and experiment.protocol.mode == "eval"
 
 
-def _float16(trace: Trace, step: int) -> Verdict:
+def _float16(trace: Trace, step: int) -> tuple[Verdict, ...]:
+    """Return the judgement on float16's range; none for a stream that is not finite without having passed it."""
     layer = drift(trace, step=step).overflow16_layer
     _, absmax = trace.profile(STREAM, "absmax", step=step)
     largest = float(np.nanmax(absmax)) if np.isfinite(absmax).any() else math.nan
     reached = layer <= trace.layout.n_layers - 1  # measured: what is extrapolated lies beyond the last layer
-    if math.isnan(largest) and not reached:
-        return Verdict("nothing_undefined", True, {}, {}, site=STREAM)
+    if not reached and _first_non_finite(trace, STREAM, False, step) is not None:
+        return ()
     headroom = FLOAT16_MAX / largest if largest else math.inf
     numbers = {"overflow16_layer": layer, "largest_absmax": largest, "headroom": headroom}
     near = layer <= FAR_DEPTHS * trace.layout.n_layers
     code = "float16_overflows" if reached else "float16_limited" if near else "float16_fits"
-    return Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX})
+    return (Verdict(code, reached, numbers, {"float16_max": FLOAT16_MAX}),)
 
 
 def token_rank(trace: Trace, step: int = -1) -> Verdict:

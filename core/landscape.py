@@ -118,8 +118,8 @@ def where_to_look(trace: Trace, gradient: bool = False, step: int = -1) -> Verdi
     site before; in the gradient's view that may lie in the forward pass, which comes first. look_zero: the first site
     where all is 0; of gradients, of the stream. Else the site of LOOKED_AT whose RMS changes by the largest factor over
     depth: look_change is an alarm; look_power (the law of a growing sum) and look_slow (less per block than what
-    explodes) are large changes that are none; look_calm is a small one, look_constant none at all. look_not_observed, look_undefined:
-    nothing to compare. Codes of the gradient start with ``gradient_``.
+    explodes) are large changes that are none; look_calm is a small one, look_constant none at all. look_not_observed,
+    look_undefined: nothing to compare. Codes of the gradient start with ``gradient_``.
     """
     snapshot = trace.snapshots[step]
     found = _first_bad(snapshot, gradient) or (_zero_gradient if gradient else _first_zero)(snapshot)

@@ -16,7 +16,8 @@ BYTE_SOURCE = "text"
 PADDING = ""
 """How a position without a token is written."""
 
-_CONTROL, _DELETE = 0x2400, "\u2421"  # Unicode has a picture for each control character, and one for the space
+_CONTROL, _DELETE = 0x2400, "\u2421"  # Unicode has a picture for each control character
+_BLANKS = {0x20: "·", 0x0A: "↵", 0x09: "→"}  # whose own pictures are missing from most fonts
 _SUBSCRIPTS = "₁₂₃₄"
 
 
@@ -30,8 +31,8 @@ def symbols(snapshot: Snapshot, source: str) -> list[str]:
     """Return how each kept token is written, in the order of the flattened batch; PADDING where there is none.
 
     `source`: as in ``input.source``. A byte of text that is a printable character is that character; a blank or control
-    character is its picture (␠, ␊); a byte of a longer character is the character and which byte it is (é₁ é₂); what is
-    no text is its number (``\\xe9``). A token of another source is its number.
+    character is a sign for it (· ↵ →, else its picture); a byte of a longer character is the character and which byte
+    of it (é₁ é₂); what is no text is its number (``\\xe9``). A token of another source is its number.
     """
     if source != BYTE_SOURCE:
         return [str(token) if token >= 0 else PADDING for token in snapshot.tokens.tolist()]
@@ -125,4 +126,4 @@ _LONGER = ((0xF0, 4), (0xE0, 3), (0xC0, 2))
 def _ascii(value: int) -> str:
     if value == 0x7F:
         return _DELETE
-    return chr(value) if value > 0x20 else chr(_CONTROL + value)
+    return _BLANKS.get(value) or (chr(value) if value > 0x20 else chr(_CONTROL + value))

@@ -174,8 +174,8 @@ def test_a_cell_without_a_value_is_a_mark_and_never_a_colour():
     assert np.isnan(cells(figure).z).tolist() == [[False, True], [True, True]]
     bad, zero = (trace for trace in figure.data if trace.type == "scatter")
     assert (bad.name, points(bad)) == (T("chart.no_place"), {("1", "r0"), ("0", "r1")})
-    assert set(bad.text) == {"NaN", "+Inf"} and bad.marker.symbol == "triangle-up"
-    assert (zero.name, points(zero), list(zero.text)) == (T("chart.no_place_log"), {("1", "r1")}, ["0"])
+    assert set(bad.hovertext) == {"NaN", "+Inf"} and bad.marker.symbol == "triangle-up"
+    assert (zero.name, points(zero), list(zero.hovertext)) == (T("chart.no_place_log"), {("1", "r1")}, ["0"])
     assert zero.marker.symbol == "triangle-down"  # 0 is a finite value
     assert figure.layout.title.subtitle.text == "▲ without a finite value: 2 · " \
         "▼ zero or negative, no place on a log scale: 1"
@@ -198,7 +198,7 @@ def test_a_map_tells_what_was_not_observed_from_what_does_not_exist():
 def test_a_cell_over_a_part_of_the_entries_is_coloured_and_marked():
     figure = grid([[1, 2]], non_finite=np.array([[0.0, 5.0]]))
     (mark,) = [trace for trace in figure.data if trace.type == "scatter"]
-    assert points(mark) == {("1", "r0")} and "5" in mark.text[0]
+    assert points(mark) == {("1", "r0")} and "5" in mark.hovertext[0]
     assert np.isfinite(cells(figure).z).all()
 
 

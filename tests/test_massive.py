@@ -90,7 +90,7 @@ def test_massive_is_above_100_and_above_1000_times_the_median(value, ratio, is_m
 
 def test_value_and_ratio_must_be_large_at_the_same_site():
     (row,) = massive(made(outlier(2, value=150, ratio=30), outlier(3, value=5, ratio=2000)))
-    assert not row.massive and (row.value, row.ratio) == (150, 2000)
+    assert not row.massive and (row.value, row.ratio) == (5, 2000)
 
 
 def test_rows_are_by_token_and_feature_the_largest_ratio_first():
@@ -137,7 +137,7 @@ def ids(text, length=None, **settings):
 
 
 @pytest.mark.parametrize(("text", "written"), [
-    ("aZ~!", ["a", "Z", "~", "!"]), (" \n\t\0\x7f", ["␠", "␊", "␉", "␀", "␡"]), ("é", ["é₁", "é₂"]),
+    ("aZ~!", ["a", "Z", "~", "!"]), (" \n\t\0\x7f", ["·", "↵", "→", "␀", "␡"]), ("é", ["é₁", "é₂"]),
     ("a中", ["a", "中₁", "中₂", "中₃"]), ("😀", ["😀₁", "😀₂", "😀₃", "😀₄"]),
     (b"\xe4\xb8", ["\\xe4", "\\xb8"]), (b"\x80a\xff", ["\\x80", "a", "\\xff"]), (b"\xc3a", ["\\xc3", "a"]),
     ("\u200b", ["\\xe2", "\\x80", "\\x8b"]), ("", []),

@@ -78,7 +78,17 @@ def test_norm_none_has_no_placement_to_show() -> None:
     assert theme.style("none", "post") == theme.style("none", "pre")
 
 
-def test_variants_that_would_look_alike_get_another_symbol():
+def test_variants_that_would_look_alike_get_colours_that_no_other_has():
     looks = theme.distinct([theme.style("none"), theme.style("none"), theme.style("layernorm"), theme.style("none")])
-    assert len(set(looks)) == 4
-    assert {look.color for look in looks[:2]} == {theme.NORM_COLORS["none"]}
+    assert len({look.color for look in looks}) == 4
+    assert [looks[0].color, looks[2].color] == [theme.NORM_COLORS["none"], theme.NORM_COLORS["layernorm"]]
+
+
+def test_a_norm_keeps_its_colour_where_the_dash_tells_variants_apart():
+    looks = theme.distinct([theme.style("layernorm", placement) for placement in theme.PLACEMENT_DASHES])
+    assert {look.color for look in looks} == {theme.NORM_COLORS["layernorm"]}
+
+
+def test_where_the_colours_run_out_symbols_tell_variants_apart():
+    looks = theme.distinct([theme.style("layernorm")] * 12)
+    assert len(set(looks)) == 12

@@ -19,7 +19,7 @@ from pages.ui.cache import Measured
 from pages.ui.link import SHOWN, SHOWN_DEFAULTS, Variant
 from pages.ui.stage import Stage
 from pages.ui.text import LANGUAGES, Words
-from pages.ui.views import VIEWS, depth
+from pages.ui.views import VIEWS, depth, tokens
 
 SMALL = {"model.n_layers": 3, "model.d_model": 16, "input.batch": 2, "input.seq_len": 16}
 KINDS = {
@@ -117,7 +117,7 @@ def test_the_map_holds_every_number_of_the_trace_and_no_other(statistic, of):
     (picture, _) = pictures("overview", ["usual"], stat=statistic, of=of, scale="linear")
     one = measured("usual").trace
     columns = picture.columns()
-    shown = dict(zip(zip(columns["site"], columns["layer"], strict=True), columns[
+    shown = dict(zip(zip(columns[Words("en")("drift.site")], columns["layer"], strict=True), columns[
         ("grad_" if of == "gradient" else "") + statistic], strict=True))
     group = one.snapshots[-1].gradients if of == "gradient" else one.snapshots[-1].activations
     for row, (layer, site) in enumerate(one.layout.sites):
@@ -132,7 +132,7 @@ def test_the_map_s_colours_are_the_numbers_of_its_table():
     (picture, _) = pictures("overview", ["usual"], scale="linear")
     (cells,) = [trace for trace in picture.figure.data if trace.type == "heatmap"]
     columns = picture.columns()
-    for site, layer, value in zip(columns["site"], columns["layer"], columns["rms"], strict=True):
+    for site, layer, value in zip(columns[Words("en")("drift.site")], columns["layer"], columns["rms"], strict=True):
         drawn = cells.z[list(cells.y).index(site), layer + 1]
         assert (value is None or math.isnan(value)) == bool(np.isnan(drawn))
         assert np.isnan(drawn) or drawn == pytest.approx(value, rel=1e-6)
@@ -269,6 +269,36 @@ def test_the_text_is_the_text_and_its_colours_are_the_sizes_of_its_tokens():
     said = [chr(token) if 32 < token < 127 else None for token in snapshot.tokens]
     shown = [cell.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") for row in cells.text for cell in row]
     assert all(letter is None or letter == cell for letter, cell in zip(said, shown, strict=True))
+
+
+@pytest.mark.parametrize(("written", "cell"), [("a", "a"), ("中₁", "中"), ("中₂", ""), ("中₃", ""), ("₂", "₂"),
+                                               ("·", "·"), ("\\xe9", "\\xe9"), ("", "")])
+def test_a_character_of_several_bytes_stands_in_the_cell_of_its_first(written, cell):
+    assert tokens._letter(written) == cell
+
+
+def test_a_text_that_is_not_finite_is_still_read():
+    picture, _ = pictures("text", ["all nan"])
+    (mark,) = [trace for trace in picture.figure.data if trace.type == "scatter"]
+    snapshot = measured("all nan").trace.snapshots[-1]
+    assert len(mark.text) == len(snapshot.tokens) and set(mark.hovertext) == {"NaN"}
+
+
+@pytest.mark.parametrize("of", ["forward", "gradient"])
+def test_a_statistic_that_is_not_taken_of_this_pass_says_so(of):
+    name = next(name for name, one in STATISTICS.items() if not (one.gradient if of == "gradient" else one.forward))
+    (picture, _) = pictures("overview", ["usual"], stat=name, of=of)
+    assert picture.figure is None
+    assert picture.remarks == (Words("en")("overview.of_activations" if of == "gradient" else "overview.of_gradients"),)
+
+
+def test_a_variant_looks_the_same_in_every_view():
+    kinds = ["usual", "deep", "no norm"]
+    (lines,) = pictures("profile", kinds)
+    (ribbons,) = pictures("quantiles", kinds)
+    medians = [trace.line.color for trace in ribbons.figure.data if trace.name == Words("en")("statistic.q50")]
+    assert [trace.line.color for trace in lines.figure.data] == medians
+    assert len(set(medians)) == 3
 
 
 def test_padding_is_no_token_of_the_text():

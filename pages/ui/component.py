@@ -41,9 +41,10 @@ _mount = st.components.v2.component(
 )
 
 
-def draw(figure: go.Figure, key: str, *, label: str, height: int = 520,
+def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: int = 0,
          on_pick: Callable[[str], None] | None = None) -> None:
-    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
+    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels;
+    `width`: pixels at least, below which the chart scrolls sideways.
 
     `on_pick`: is given the name of the row that was clicked.
     """
@@ -60,6 +61,7 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520,
             "label": label,
             "failure": t("chart.failed"),
             "height": height,
+            "width": width,
             "picks": on_pick is not None,
         },
         **picked,

@@ -219,6 +219,8 @@ def _remove(row: int) -> None:
     for index in range(row, last):
         st.session_state[f"variant.{index}"] = st.session_state[f"variant.{index + 1}"]
     del st.session_state[f"variant.{last}"]
+    if int(st.session_state["who"]) > row + 1:  # the one that is looked at has moved up
+        st.session_state["who"] = str(int(st.session_state["who"]) - 1)
     st.session_state[ROWS] = last
 
 

@@ -131,7 +131,7 @@ def notice(about: Notice, t: Words) -> str:
 def pairing_badge(pairing: Pairing, t: Words) -> None:
     """Draw the badge that says what the variants have in common."""
     icon, color = PAIRING_LOOK[pairing.code]
-    named = ", ".join(t(f"field.{path.partition('.')[2]}") for path in pairing.fields)
+    named = t("allowed.and").join(t(f"field.{path.partition('.')[2]}") for path in pairing.fields)
     st.badge(t(f"pairing.{pairing.code}", fields=named), icon=icon, color=color,  # type: ignore[arg-type]
              help=t(f"pairing_help.{pairing.code}", fields=named))
 

@@ -146,7 +146,7 @@ def spoken(code: str, t: Words) -> str:
     name, _, value = code.partition("=")
     if name in paths() and f"{name}.{value}" in t:
         return t(f"{name}.{value}")
-    return f"{t(f'field.{name}')}: {spoken_value(name, t)(value)}" if name in paths() else code
+    return f"{t(f'field.{name}')}{t('drift.colon')}{spoken_value(name, t)(value)}" if name in paths() else code
 
 
 def spoken_value(name: str, t: Words) -> Callable[[str], str]:

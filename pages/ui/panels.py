@@ -12,6 +12,9 @@ import streamlit as st
 
 from core import table
 from core.comparison import pairing
+from core.drift import Verdict
+from core.landscape import where_to_look
+from core.trace import Trace
 from core.vocabulary import SITES
 from pages.ui import component, explain
 from pages.ui.cache import Measured
@@ -45,6 +48,12 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words) ->
     judgements(looked, stage.finished, shown, t)
 
 
+def first_broken(trace: Trace) -> Verdict | None:
+    """Return the judgement on where the forward pass is first not finite, or None where it is finite."""
+    made = trace.snapshots[-1].non_finite
+    return where_to_look(trace) if made is not None and made.direction == "forward" else None
+
+
 def choose_site(site: str) -> None:
     """Let the page show this site; what names none was sent by no click on a map."""
     if site in SITES:
@@ -59,7 +68,11 @@ def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[s
     for index, one in enumerate(judged):
         assert one.trace is not None
         with columns[index % len(columns)].container(border=True):
-            explain.judgement(one.name, looked.judge(one.trace, one.experiment, shown), t, looked.spoken)
+            said = list(looked.judge(one.trace, one.experiment, shown))
+            broken = first_broken(one.trace)
+            if broken and not any(verdict.alarm for verdict in said[:looked.spoken]):
+                said.insert(0, broken)  # what is judged here is the finite part of a run that is not finite
+            explain.judgement(one.name, said, t, looked.spoken + (said[0] is broken))
 
 
 def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = None) -> None:
@@ -68,6 +81,7 @@ def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = N
         st.info(remark, icon=":material/visibility_off:")
     if picture.figure is not None:
         component.draw(picture.figure, f"{place}.{picture.key}", label=picture.label, height=picture.height,
+                       width=picture.width,
                        on_pick=on_pick if picture.picks else None)
 
 

@@ -35,7 +35,8 @@ class Picture:
     """One chart of a view.
 
     `key`: constant for its place, also the name of its downloads; `label`: what a screen reader says; `columns`: makes
-    the table of its numbers; `height`: pixels; `remarks`: sentences on what is missing in it; `picks`: a click on it
+    the table of its numbers; `height`: pixels; `width`: pixels that it needs at
+    least, below which it scrolls; `remarks`: sentences on what is missing in it; `picks`: a click on it
     chooses a site; `variant`: the name of the only variant it is about, empty for all. A picture without a figure is
     its remarks, and its table where it has one.
     """
@@ -48,5 +49,6 @@ class Picture:
     height: int = 460
     remarks: tuple[str, ...] = ()
     picks: bool = False
+    width: int = 0
     variant: str = ""
     open: bool = False

@@ -69,12 +69,20 @@ def style(norm: str, placement: str = "pre", init: str = "xavier") -> Style:
 
 
 def distinct(styles: Sequence[Style]) -> list[Style]:
-    """Return the styles with another symbol wherever colour, dash and symbol were seen before."""
+    """Return the styles with another colour wherever colour and dash were seen before: one that no other has.
+
+    Where the colours run out, another symbol.
+    """
+    free = [color for color in NORM_COLORS.values() if color not in {one.color for one in styles}]
+    lines: set[tuple[str, str]] = set()
     taken: set[Style] = set()
     found = []
     for one in styles:
+        color = free.pop(0) if free and (one.color, one.dash) in lines else one.color
         symbols = (one.symbol, *(symbol for symbol in INIT_SYMBOLS.values() if symbol != one.symbol))
-        chosen = next((new for symbol in symbols if (new := replace(one, symbol=symbol)) not in taken), one)
+        looks = [replace(one, color=color, symbol=symbol) for symbol in symbols]
+        chosen = next((look for look in looks if look not in taken), one)
+        lines.add((chosen.color, chosen.dash))
         taken.add(chosen)
         found.append(chosen)
     return found

@@ -72,7 +72,7 @@ def exponents(series: Sequence[Histogram], frame: Frame, t: Text) -> go.Figure:
     for index, one in enumerate(series):
         row, column = facets.place(index)
         first = index == 0
-        traces = [_cells(one, rows, t), _extreme(one, rows, frame, t, first), *_limits(rows, last, t, first)]
+        traces = [_cells(one, rows, frame, t), _extreme(one, rows, frame, t, first), *_limits(rows, last, t, first)]
         figure.add_traces(traces, rows=row, cols=column)
         figure.update_yaxes(_ticks(rows, frame.y_title if column == 1 else "", t), row=row, col=column)
     figure.update_layout(coloraxis=_colors(least, t))
@@ -92,7 +92,7 @@ def _rows(series: Sequence[Histogram]) -> _Rows:
     return _Rows(min(ends, default=0), min(max(tops, default=0), HISTOGRAM_HIGH), zero, non_finite)
 
 
-def _cells(one: Histogram, rows: _Rows, t: Text) -> go.Heatmap:
+def _cells(one: Histogram, rows: _Rows, frame: Frame, t: Text) -> go.Heatmap:
     """Draw the share of entries in each row; an empty cell has none."""
     counts = rows.of(one.counts)
     total = np.maximum(one.counts.sum(1), 1)
@@ -100,10 +100,12 @@ def _cells(one: Histogram, rows: _Rows, t: Text) -> go.Heatmap:
         shares = np.where(counts > 0, np.log10(counts / total), np.nan)
     labels = _labels(rows, t)
     return go.Heatmap(
-        x=one.layers, y=rows.at / 2, z=shares.astype(np.float32), coloraxis="coloraxis", hoverongaps=False, ygap=1,
+        x=one.layers, y=rows.at / 2, z=shares.astype(np.float32), coloraxis="coloraxis", hoverongaps=False,
+        ygap=1 if len(one.layers) <= 32 else 0,
         customdata=np.stack([counts, np.broadcast_to(total, counts.shape), 100 * counts / total], axis=-1),
         text=np.broadcast_to(np.array(labels)[:, None], counts.shape).tolist(),
-        hovertemplate=(f"<b>{marks.literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>%{{text}}<br>"
+        hovertemplate=(f"<b>{marks.literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>"
+                       f"{frame.statistic} · %{{text}}<br>"
                        f"<b>%{{customdata[2]:.4~g}} %</b> (%{{customdata[0]}} / %{{customdata[1]}})<extra></extra>"))
 
 

@@ -18,6 +18,9 @@ from pages.ui.charts.axes import F64, Axis, Mask, axis_for, finite_range, number
 from pages.ui.charts.marks import Frame, Text
 
 SCALE = "Viridis"
+LIGHT_SCALE = [[0.0, "#fffbe6"], [0.5, "#ffd27a"], [1.0, "#ff9d3c"]]
+"""Behind letters: light enough at both ends for dark ones."""
+
 GAPPED_CELLS = 1500
 """Up to this many cells have a line between them."""
 
@@ -34,7 +37,8 @@ class Grid:
     """Numbers in rows and columns. `values`: (R, C); `exists`, `observed`: (R, C), which cells there are and were seen.
 
     `columns`, `rows`: their names, each once. `texts`: (R, C), written into the cells; `hovers`: (R, C), what the hover
-    says instead of column and row; `non_finite`: (R, C), entries that were not finite; `chosen`: a row with a frame.
+    says instead of column and row; `non_finite`: (R, C), entries that were not finite; `chosen`: a row with a frame;
+    `name`: of whom all of this is, said by the hover.
     """
 
     columns: Sequence[str]
@@ -46,6 +50,7 @@ class Grid:
     hovers: Words | None = None
     non_finite: F64 | None = None
     chosen: str = ""
+    name: str = ""
 
     @property
     def seen(self) -> Mask:
@@ -63,12 +68,14 @@ def grid(table: Grid, frame: Frame, t: Text) -> go.Figure:
     axis = axis_for(frame.y_scale, table.values[table.seen])
     placed = axis.has_place(table.values) & table.seen
     shown = finite_range(table.values[placed], frame.y_scale)
-    figure = go.Figure([_cells(table, axis, placed, frame), *_signs(table, placed, t)],
+    figure = go.Figure([_cells(table, axis, placed, frame), *_signs(table, placed, frame, t)],
                        marks.layout(frame, _notes(table, placed, t)))
     signs = len(figure.data) > 1
+    scale = SCALE if table.texts is None else LIGHT_SCALE
     figure.update_layout(
-        xaxis=_columns(table, frame), yaxis=_rows(table, frame), coloraxis=_colors(axis, shown, frame),
-        legend={"y": 0, "yref": "container", "yanchor": "bottom"}, margin={"b": 92 if signs else 8}, showlegend=signs)
+        xaxis=_columns(table, frame), yaxis=_rows(table, frame), coloraxis=_colors(axis, shown, frame, scale),
+        legend={"y": 0, "yref": "container", "yanchor": "bottom"}, margin={"b": 92 if signs else 8}, showlegend=signs,
+        hoverdistance=1)  # a mark answers for its own place only, not for the cells around it
     if table.chosen in table.rows:
         row = list(table.rows).index(table.chosen)
         ends = {"x0": -0.5, "x1": len(table.columns) - 0.5, "y0": row - 0.5, "y1": row + 0.5}
@@ -79,6 +86,7 @@ def grid(table: Grid, frame: Frame, t: Text) -> go.Figure:
 def _cells(table: Grid, axis: Axis, placed: Mask, frame: Frame) -> go.Heatmap:
     gap = 1 if table.values.size <= GAPPED_CELLS else 0
     where = f"{frame.x_title} %{{x}}<br>{frame.y_title} %{{y}}" if table.hovers is None else "%{hovertext}"
+    where = f"<b>{marks.literal(table.name)}</b><br>{where}" if table.name else where
     levels = np.where(placed, axis.level(np.where(placed, table.values, np.nan)), np.nan)
     kind = np.float32 if np.nanmax(np.abs(levels), initial=0) < np.finfo(np.float32).max else np.float64
     return go.Heatmap(
@@ -89,7 +97,7 @@ def _cells(table: Grid, axis: Axis, placed: Mask, frame: Frame) -> go.Heatmap:
         hovertemplate=f"{where}<br>{frame.statistic} <b>%{{customdata:.5~g}}</b><extra></extra>")
 
 
-def _signs(table: Grid, placed: Mask, t: Text) -> Iterator[go.Scatter]:
+def _signs(table: Grid, placed: Mask, frame: Frame, t: Text) -> Iterator[go.Scatter]:
     """Yield the marks of cells that have no colour, and of those whose colour stands for a part of the entries."""
     signs = (
         (table.seen & ~np.isfinite(table.values), "triangle-up", WARNING_COLOR, "chart.no_place"),
@@ -97,14 +105,19 @@ def _signs(table: Grid, placed: Mask, t: Text) -> Iterator[go.Scatter]:
         (placed & (table.counts > 0), "triangle-up-open", WARNING_COLOR, "chart.cell_in_part"),
         (table.exists & ~table.observed, "line-ew-open", theme.OTHER_COLOR, "chart.unseen"),
     )
+    of = f"<b>{marks.literal(table.name)}</b><br>" if table.name else ""
     for where, symbol, color, key in signs:
         if where.any():
             cells = [(int(row), int(column)) for row, column in np.argwhere(where)]
             yield go.Scatter(
                 x=[table.columns[column] for _, column in cells], y=[table.rows[row] for row, _ in cells],
-                mode="markers", name=t(key), text=[_why(table, cell, key, t) for cell in cells],
-                marker={"symbol": symbol, "size": 10, "color": color, "line": {"width": 2, "color": color}},
-                hovertemplate="%{x} · %{y}<br><b>%{text}</b><extra></extra>")
+                mode="markers" if table.texts is None else "markers+text", name=t(key),
+                text=None if table.texts is None else [table.texts[row][column] for row, column in cells],
+                hovertext=[_why(table, cell, key, t) for cell in cells], textfont={"size": theme.TEXT_PX},
+                marker={"symbol": symbol if table.texts is None else "square-open", "color": color,
+                        "size": 10 if len(table.columns) <= 40 else 6, "line": {"width": 2, "color": color}},
+                hovertemplate=f"{of}{frame.x_title} %{{x}}<br>{frame.y_title} %{{y}}<br>{frame.statistic} "
+                              "<b>%{hovertext}</b><extra></extra>")
 
 
 def _why(table: Grid, cell: tuple[int, int], key: str, t: Text) -> str:
@@ -135,16 +148,16 @@ def _category(names: list[str], kept: list[str], title: str) -> dict[str, object
             "ticktext": [marks.literal(name) for name in kept], "showgrid": False, "autorange": False}
 
 
-def _colors(axis: Axis, shown: tuple[float, float] | None, frame: Frame) -> dict[str, object]:
+def _colors(axis: Axis, shown: tuple[float, float] | None, frame: Frame, scale: object) -> dict[str, object]:
     if shown is None:
-        return {"colorscale": SCALE, "showscale": False}
+        return {"colorscale": scale, "showscale": False}
     bar: dict[str, object] = {"title": {"text": frame.statistic, "side": "right"}, "thickness": 18}
     low, high = axis.level(np.array(shown)).tolist()
     if high - low > 1e-3 * max(1.0, abs(low)):
-        return {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar | ruler(axis, *shown)}
+        return {"colorscale": scale, "cmin": low, "cmax": high, "colorbar": bar | ruler(axis, *shown)}
     room = 0.5 * max(1.0, abs(low))  # one value has a colour of the middle, and rounding noise not all of them
     only = {"tickvals": [low], "ticktext": [number(shown[0])]}
-    return {"colorscale": SCALE, "cmin": low - room, "cmax": high + room, "colorbar": bar | only}
+    return {"colorscale": scale, "cmin": low - room, "cmax": high + room, "colorbar": bar | only}
 
 
 def _notes(table: Grid, placed: Mask, t: Text) -> str:

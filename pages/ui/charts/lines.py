@@ -15,7 +15,7 @@ from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text
 MAX_MARKED_LAYERS = 64
 """Up to this many points a line shows each of them."""
 
-EXTRA_WIDTH = 3
+EXTRA_WIDTH = 2
 """Pixels by which a line is wider than the one drawn over it."""
 
 
@@ -106,7 +106,7 @@ def _widen(figure: go.Figure, low: float, high: float, axis: Axis) -> None:
         narrow, ends = high - low < room, (low - room, high + room)
     if narrow:
         y0, y1 = axis.place(np.array(ends)).tolist()
-        figure.add_shape(type="line", x0=0, x1=0, y0=y0, y1=y1, opacity=0)
+        figure.add_shape(type="line", xref="paper", x0=0, x1=0, y0=y0, y1=y1, opacity=0)
 
 
 def _draw_references(figure: go.Figure, high: float, frame: Frame, axis: Axis, t: Text) -> None:

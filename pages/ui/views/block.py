@@ -17,6 +17,9 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words, escaped
 from pages.ui.views.depth import Shown
 
+PANEL_PX = 262
+"""Width that a panel needs."""
+
 MAX_PANELS = 6
 """More wirings than this are named, not drawn."""
 
@@ -27,7 +30,7 @@ def wiring(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Pictur
     figure = charts.wiring(panels[:MAX_PANELS], t)
     remarks = (t("wiring.more", count=len(panels) - MAX_PANELS),) if len(panels) > MAX_PANELS else ()
     return [Picture("wiring", figure, t("wiring.title"), Subject(extra=("wiring",)), partial(_table, panels, t),
-                    int(figure.layout.height), remarks)]
+                    int(figure.layout.height), remarks, width=PANEL_PX * min(len(panels), 3))]
 
 
 def formulas(measured: Sequence[Measured], t: Words) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +28,8 @@ SIZES = OF_SCALE - {"max"} | {"std", "norm", "kurtosis", "branch_ratio"}
 NON_FINITE = ("n_nan", "n_posinf", "n_neginf")
 
 SMALL_PX, LARGE_PX = 380, 520
+LEGEND_PX, LETTER_PX, SAMPLE_PX, LEGEND_WIDTH_PX = 26, 9, 66, 720
+"""Height of a row of the legend, widths of a letter and of a line's sample in it, and of a row."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,6 @@ class Number:
     def name(self) -> str:
         """The statistic's name as tables and exports have it."""
         return ("grad_" if self.gradient else "") + self.statistic
-
-
-Reader = Callable[[Trace, str, bool], tuple[Sequence[int], F64]]
-"""From a trace, a statistic and whether it is of gradients: layers and values."""
 
 
 def profile(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
@@ -71,7 +69,8 @@ def _inputs(measured: Sequence[Measured], sublayer: str, number: Number, scale: 
     """Return the chart of what feeds one sublayer, a line a variant that has it."""
     fed = {one.name: branch_input(one.trace, sublayer, number.statistic, number.gradient)
            for one in measured if one.trace is not None}
-    found = {one.name: _input_series(one, fed[one.name], number) for one in measured if one.name in fed}
+    found = dressed({one.name: _input_series(one, fed[one.name], number) for one in measured if one.name in fed},
+                    measured)
     sites = tuple(dict.fromkeys(site for one in fed.values() for site in one.sites))
     title = titled(number, t(f"streams.{sublayer}", sites=", ".join(sites)), t)
     remarks = said_once({one.name: _no_input(one, fed[one.name], number, t) for one in measured if one.name in fed}, t)
@@ -88,7 +87,7 @@ def _input_series(one: Measured, fed: BranchInput, number: Number) -> charts.Ser
     known = {(layer, site): count for site in set(fed.sites) for layer, count in zip(
         one.trace.layout.rows(site)[0], left_out(one.trace, replace(number, site=site)), strict=True)}
     counts = [known[place] for place in zip(fed.layers, fed.sites, strict=True)]
-    return charts.Series(one.name, np.array(fed.layers)[seen], fed.values[seen], style(one),
+    return charts.Series(one.name, np.array(fed.layers)[seen], fed.values[seen], theme.NEUTRAL,
                          " / ".join(dict.fromkeys(fed.sites)), one.variant.key, np.array(counts)[seen])
 
 
@@ -110,7 +109,7 @@ def cosines(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Pictu
 
 def lines(measured: Sequence[Measured], number: Number, scale: str, t: Words, key: str, height: int) -> Picture:
     """Return the chart of one number over depth, a line a variant that has it."""
-    found = {one.name: _series(one, number) for one in measured}
+    found = dressed({one.name: _series(one, number) for one in measured}, measured)
     site = f"{t('site.' + number.site)} ({number.site})"
     title = titled(number, site, t)
     return _picture(found, number, scale, t, Place(key, title, (number.site,), height, missing(measured, number, t)))
@@ -135,7 +134,7 @@ class Place:
 
 def _picture(found: Mapping[str, charts.Series | None], number: Number, scale: str, t: Words, place: Place) -> Picture:
     """Return lines as a picture; what all variants lack has no figure."""
-    series = _distinct([line for line in found.values() if line is not None])
+    series = [line for line in found.values() if line is not None]
     statistic, unit = t(f"statistic.{number.statistic}"), STATISTICS[number.statistic].unit
     float16 = number.statistic in OF_SCALE and not number.gradient
     frame = charts.Frame(
@@ -145,7 +144,13 @@ def _picture(found: Mapping[str, charts.Series | None], number: Number, scale: s
         references={t("drift.float16_max"): FLOAT16_MAX} if float16 else {})
     figure = charts.profile(series, frame, t) if series or not place.remarks else None
     subject = Subject((number.statistic,), place.sites, number.gradient)
-    return Picture(place.key, figure, place.title, subject, partial(table, found, t), place.height, place.remarks)
+    height = place.height + LEGEND_PX * (legend_rows([one.name for one in series]) - 1)
+    return Picture(place.key, figure, place.title, subject, partial(table, found, t), height, place.remarks)
+
+
+def legend_rows(names: Sequence[str]) -> int:
+    """Return about how many rows a legend of these names takes beside a sidebar at 1280 pixels."""
+    return max(1, -(-sum(LETTER_PX * len(name) + SAMPLE_PX for name in names) // LEGEND_WIDTH_PX))
 
 
 def fitting(values: Sequence[NDArray[np.floating]], wanted: str, statistic: str) -> str:
@@ -221,7 +226,7 @@ def _series(one: Measured, number: Number) -> charts.Series | None:
         return None
     layers, values, counts, seen = (np.concatenate(parts) for parts in zip(*(
         _at(one.trace, site, number) for site in sites_of(number)), strict=True))
-    return charts.Series(name=one.name, layers=layers[seen], values=values[seen], style=style(one), site=number.site,
+    return charts.Series(name=one.name, layers=layers[seen], values=values[seen], site=number.site,
                          key=one.variant.key, non_finite=counts[seen])
 
 
@@ -240,12 +245,15 @@ def _at(trace: Trace, site: str, number: Number) -> tuple[NDArray[np.generic], .
     return np.asarray(layers, np.int64), values, counts, observed | (site == "embed")
 
 
-def style(one: Measured) -> theme.Style:
-    """Return how a variant looks in every chart."""
-    model = one.experiment.model
-    return theme.style(model.norm, model.placement, model.init)
+def looks(measured: Sequence[Measured]) -> dict[str, theme.Style]:
+    """Return how each variant, by its name, looks in every chart of these variants."""
+    models = [one.experiment.model for one in measured]
+    found = theme.distinct([theme.style(model.norm, model.placement, model.init) for model in models])
+    return dict(zip([one.name for one in measured], found, strict=True))
 
 
-def _distinct(series: Sequence[charts.Series]) -> list[charts.Series]:
-    looks = theme.distinct([one.style for one in series])
-    return [replace(one, style=look) for one, look in zip(series, looks, strict=True)]
+def dressed(series: Mapping[str, charts.Series | None],
+            measured: Sequence[Measured]) -> dict[str, charts.Series | None]:
+    """Return the lines, by the variant's name, in the looks of these variants."""
+    styles = looks(measured)
+    return {name: None if one is None else replace(one, style=styles[name]) for name, one in series.items()}

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.landscape import STATES, Landscape, landscape
 from core.trace import F64
-from core.vocabulary import EMBED
+from core.vocabulary import EMBED, STATISTICS
 from pages.ui import charts
 from pages.ui.cache import Measured
 from pages.ui.picture import Columns, Picture, Subject
@@ -39,9 +39,8 @@ def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
                          y_scale=depth.fitting([found.values.ravel()], shown["scale"], number.statistic))
     counts = np.stack([_counts(one, replace(number, site=site), found.layers) for site in found.sites] or
                       [np.zeros(len(found.layers))])
-    figure = charts.grid(_grid(found, counts, shown["site"], t), frame, t) if found.sites else None
-    remarks = _remarks(found, t)
-    return Picture("map", figure if not remarks else None, title,
+    remarks, cells = _remarks(found, t), replace(_grid(found, counts, shown["site"], t), name=one.name)
+    return Picture("map", None if remarks else charts.grid(cells, frame, t), title,
                    Subject((number.statistic,), found.sites, number.gradient), partial(_table, found, t),
                    AROUND_PX + ROW_PX * max(len(found.sites), 4), remarks, picks=True, variant=one.name)
 
@@ -64,6 +63,9 @@ def _counts(one: Measured, number: Number, layers: Sequence[int]) -> F64:
 
 def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:
     """Say why there is no cell at all."""
+    taken = STATISTICS[found.statistic]
+    if not (taken.gradient if found.gradient else taken.forward):
+        return (t("overview.of_activations" if found.gradient else "overview.of_gradients"),)
     state = np.array(STATES)[found.states]
     if not found.sites:
         return (t("overview.no_site"),)
@@ -78,7 +80,7 @@ def _table(found: Landscape, t: Words) -> Columns:
     state = np.array(STATES)[found.states]
     cells = [(row, column) for row, column in np.ndindex(found.values.shape) if state[row, column] != "absent"]
     return {
-        "site": [found.sites[row] for row, _ in cells],
+        t("drift.site"): [found.sites[row] for row, _ in cells],
         t("chart.layer"): [found.layers[column] for _, column in cells],
         ("grad_" if found.gradient else "") + found.statistic: [
             float(found.values[cell]) if state[cell] in ("measured", "undefined") else None for cell in cells],

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from core.trace import F64
 from core.vocabulary import HISTOGRAM_BINS, HISTOGRAM_LOW
-from pages.ui import charts
+from pages.ui import charts, theme
 from pages.ui.cache import Measured
 from pages.ui.charts import facets
 from pages.ui.picture import Columns, Picture, Subject
@@ -26,7 +26,8 @@ AROUND_PX, ROW_PX = 220, 320
 def quantiles(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The quantiles and true extremes of the entries at one site over depth, a facet a variant."""
     number, found = _asked(measured, shown, "q50")
-    ribbons = [_ribbon(one, number) for one in found]
+    looks = depth.looks(measured)
+    ribbons = [_ribbon(one, number, looks[one.name]) for one in found]
     frame = charts.Frame(title=_title(number, t("spread.quantiles"), t), statistic=number.site,
                          y_title=t("spread.value"), y_scale=shown["scale"])
     subject = Subject((*QUANTILES, "min", "max"), (number.site,), number.gradient)
@@ -74,11 +75,11 @@ def _title(number: Number, what: str, t: Words) -> str:
     return " · ".join([*gradient, what, f"{t('site.' + number.site)} ({number.site})"])
 
 
-def _ribbon(one: Measured, number: Number) -> charts.Ribbon:
+def _ribbon(one: Measured, number: Number, look: theme.Style) -> charts.Ribbon:
     layers, rows = _places(one, number)
     values = _values(one, number)
     return charts.Ribbon(one.name, layers, np.stack([values[name][rows] for name in QUANTILES]), values["min"][rows],
-                         values["max"][rows], depth.style(one), one.variant.key,
+                         values["max"][rows], look, one.variant.key,
                          np.nansum([values[name][rows] for name in depth.NON_FINITE], axis=0))
 
 

@@ -25,9 +25,6 @@ LISTED = 16
 LINE = 64
 """Tokens of a text in one line."""
 
-PICTURES = str.maketrans({"␠": "·", "␊": "↵", "␉": "→"})
-"""Blanks in cells: their Unicode pictures are missing from most fonts."""
-
 LAYER_PX, DEPTH_PX = 22, 500
 """Height of a layer where it is a row, and of all of them at most."""
 
@@ -44,7 +41,9 @@ def outliers(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Pictu
     frame = charts.Frame(title=title, statistic=t("tokens.ratio"), y_title=t("tokens.token_dim"), y_scale="log",
                          x_title=t("drift.depth"))
     persisting = [row for row in rows if row.layers][:LISTED]
-    figure = charts.grid(_persistence(persisting, snapshot, t), frame, t) if persisting else None
+    figure = None
+    if persisting:
+        figure = charts.grid(replace(_persistence(persisting, snapshot, t), name=one.name), frame, t)
     remark = "" if persisting else "tokens.gone" if rows else _why_no_outliers(snapshot)
     height = AROUND_PX + ROW_PX * max(len(persisting), 4)
     return [Picture("outliers", figure, title, subject, partial(massive.columns, rows), height,
@@ -65,7 +64,7 @@ def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
         subject = Subject(sites=("resid_post",), extra=("token_rms",), axes="D", entries=width)
         return [Picture("text", None, "", subject, dict, remarks=(t("drift.not_full"),), variant=one.name)]
     layer = layer_of(shown, snapshot.layout.n_layers)
-    names = [name.translate(PICTURES) for name in token_table.symbols(snapshot, one.experiment.input.source)]
+    names = token_table.symbols(snapshot, one.experiment.input.source)
     columns = partial(token_table.columns, snapshot, one.experiment.input.source)
     cut = snapshot.batch_shape[0] * snapshot.batch_shape[1] > TOKENS_KEPT
     remarks = (t("tokens.cut", kept=TOKENS_KEPT),) if cut else ()
@@ -74,13 +73,13 @@ def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     where = t("chart.embed") if layer == EMBED else f"{t('chart.layer')} {layer}"
     frame = charts.Frame(title=t("tokens.text_title", variant=one.name, where=where), statistic=t("tokens.rms"),
                          y_title=t("tokens.line"), y_scale=shown["scale"], x_title=t("tokens.in_line"))
-    lines = _lines(snapshot, layer, names, t)
+    lines = replace(_lines(snapshot, layer, names, t), name=f"{one.name} · {where}")
     depths = charts.Frame(title=t("tokens.depth_title", variant=one.name), statistic=t("tokens.rms"),
                           y_title=t("chart.layer"), y_scale=shown["scale"], x_title=t("tokens.position"))
     return [
         Picture("text", charts.grid(lines, frame, t), frame.title, subject, columns,
                 AROUND_PX + ROW_PX * max(len(lines.rows), 4), remarks, variant=one.name),
-        Picture("tokens", charts.grid(_depths(snapshot, names, t), depths, t), depths.title,
+        Picture("tokens", charts.grid(replace(_depths(snapshot, names, t), name=one.name), depths, t), depths.title,
                 replace(subject, sites=("embed", "resid_post")), columns,
                 AROUND_PX + min(LAYER_PX * (snapshot.layout.n_layers + 1), DEPTH_PX), variant=one.name),
     ]
@@ -113,7 +112,7 @@ def _persistence(rows: Sequence[Massive], snapshot: Snapshot, t: Words) -> chart
 
 def _entry(row: Massive, t: Words) -> str:
     """Name a feature of a token: as it is written, where it has a symbol, and where it stands."""
-    symbol = f"{row.symbol.translate(PICTURES)} · " if row.symbol else ""
+    symbol = f"{row.symbol} · " if row.symbol else ""
     return symbol + t("tokens.entry", sequence=row.sequence, position=row.position, dim=row.dim)
 
 
@@ -125,7 +124,7 @@ def _lines(snapshot: Snapshot, layer: int, names: Sequence[str], t: Words) -> ch
     values = np.where(exists, sizes[places], np.nan).astype(np.float64)
     rows = [t("tokens.line_name", sequence=sequence, position=position) for sequence, position in (
         token_table.place(snapshot, place) for place in places[:, 0].tolist())]
-    cells = [[charts.literal(names[place]) if there else "" for place, there in zip(row, seen, strict=True)]
+    cells = [[charts.literal(_letter(names[place])) if there else "" for place, there in zip(row, seen, strict=True)]
              for row, seen in zip(places.tolist(), exists.tolist(), strict=True)] if names else None
     return charts.Grid([str(column) for column in range(places.shape[1])], rows, values, exists, exists, texts=cells,
                        hovers=[[_token(snapshot, place, names, t) for place in row] for row in places.tolist()])
@@ -141,6 +140,12 @@ def _wrapped(snapshot: Snapshot, kept: int) -> NDArray[np.int64]:
     return np.stack([np.where(row < end, row, -1) for row, end in zip(rows, ends, strict=True)])
 
 
+def _letter(name: str) -> str:
+    """Return what stands in a cell: of a character of several bytes the first has it, the rest have nothing."""
+    head, byte = name[:-1], name[-1:]
+    return name if len(name) < 2 or byte not in "₁₂₃₄" else head if byte == "₁" else ""
+
+
 def _token(snapshot: Snapshot, place: int, names: Sequence[str], t: Words) -> str:
     """Say which token stands at a position of the flattened batch, and where that is."""
     sequence, position = token_table.place(snapshot, max(place, 0))
@@ -153,7 +158,7 @@ def _depths(snapshot: Snapshot, names: Sequence[str], t: Words) -> charts.Grid:
     kept = min(max(snapshot.batch_shape[1], 1), snapshot.token_rms.shape[1])
     values = snapshot.token_rms[:, :kept].astype(np.float64)
     exists = np.broadcast_to(~_padding(snapshot)[:kept], values.shape)
-    columns = [f"{place} {names[place]}" if names else str(place) for place in range(kept)]
+    columns = [f"{place} {_letter(names[place])}" if names else str(place) for place in range(kept)]
     return charts.Grid(columns, [t("chart.embed"), *map(str, range(snapshot.layout.n_layers))], values, exists, exists)
 
 
