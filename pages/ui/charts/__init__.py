@@ -13,7 +13,7 @@ from pages.ui.charts.axes import SCALES, finite_range
 from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.grids import Grid, grid
 from pages.ui.charts.lines import profile
-from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal
+from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shortened
 from pages.ui.charts.ribbons import Ribbon, ribbons
 from pages.ui.charts.wiring import Panel, wiring
 
@@ -23,4 +23,4 @@ CHARTS: dict[str, Callable[..., go.Figure]] = {
 """Name of a chart → what draws it."""
 
 __all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Frame", "Grid", "Histogram", "Panel", "Ribbon", "Series", "Text",
-           "exponents", "finite_range", "grid", "literal", "profile", "ribbons", "wiring"]
+           "exponents", "finite_range", "grid", "literal", "profile", "ribbons", "shortened", "wiring"]

@@ -17,17 +17,6 @@ GAP_PX = 74
 """Height between two rows of facets, where the tick labels and the title of the lower one stand."""
 
 
-LETTERS = 84
-"""Room for the titles of one row of facets beside a sidebar at 1280 pixels."""
-
-
-def shortened(name: str, letters: int) -> str:
-    """Return a name that fits; a Chinese letter is as wide as two."""
-    widths = np.cumsum([2 if ord(letter) > 0x2E7F else 1 for letter in name])
-    kept = int(np.searchsorted(widths, letters, side="right"))
-    return name if kept >= len(name) else f"{name[: max(kept - 1, 1)]}…"
-
-
 def rows(count: int) -> int:
     """Return how many rows `count` facets take."""
     return max(1, -(-count // MAX_COLUMNS))
@@ -48,7 +37,7 @@ def axes_of(index: int, count: int) -> tuple[str, str]:
 def facets(names: Sequence[str], last: int, frame: Frame, subtitle: str, t: Text) -> go.Figure:
     """Return an empty figure with a facet for each name, over layers −1 … `last`."""
     count, columns = max(len(names), 1), min(max(len(names), 1), MAX_COLUMNS)
-    titles = [f"<b>{marks.literal(shortened(name, LETTERS // columns))}</b>" for name in names]
+    titles = [f"<b>{marks.literal(marks.shortened(name, columns))}</b>" for name in names]
     made = make_subplots(rows(count), columns, shared_xaxes="all", shared_yaxes="all", subplot_titles=titles,
                          horizontal_spacing=0.02, vertical_spacing=0.16)
     made.update_layout(marks.layout(frame, subtitle))

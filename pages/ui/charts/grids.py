@@ -114,8 +114,10 @@ def _signs(table: Grid, placed: Mask, frame: Frame, t: Text) -> Iterator[go.Scat
                 mode="markers" if table.texts is None else "markers+text", name=t(key),
                 text=None if table.texts is None else [table.texts[row][column] for row, column in cells],
                 hovertext=[_why(table, cell, key, t) for cell in cells], textfont={"size": theme.TEXT_PX},
-                marker={"symbol": symbol if table.texts is None else "square-open", "color": color,
-                        "size": 10 if len(table.columns) <= 40 else 6, "line": {"width": 2, "color": color}},
+                marker={"color": color, **(
+                    {"symbol": "square-open", "size": 15, "line": {"width": 1}} if table.texts is not None else
+                    {"symbol": symbol, "size": 10 if len(table.columns) <= 40 else 6,
+                     "line": {"width": 2, "color": color}})},
                 hovertemplate=f"{of}{frame.x_title} %{{x}}<br>{frame.y_title} %{{y}}<br>{frame.statistic} "
                               "<b>%{hovertext}</b><extra></extra>")
 

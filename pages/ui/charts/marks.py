@@ -23,6 +23,9 @@ from pages.ui.charts.axes import Mask
 Text = Callable[..., str]
 """A `pages.ui.text.Words`: key and values → words."""
 
+LETTERS = 84
+"""Room for the titles of one row of facets beside a sidebar at 1280 pixels."""
+
 MAX_TRACES = 60
 """More is refused: a browser needs seconds for hundreds of lines."""
 
@@ -128,6 +131,13 @@ def hover(one: Series, frame: Frame, t: Text) -> str:
 def literal(text: str) -> str:
     """Return a visitor's text so that Plotly shows it as it is: no markup, no placeholders."""
     return html.escape(text, quote=False).replace("%{", "%\u200b{")
+
+
+def shortened(name: str, columns: int) -> str:
+    """Return a name that fits above one of so many columns; a Chinese letter is as wide as two."""
+    widths = np.cumsum([2 if ord(letter) > 0x2E7F else 1 for letter in name])
+    kept = int(np.searchsorted(widths, LETTERS // columns, side="right"))
+    return name if kept >= len(name) else f"{name[: max(kept - 1, 1)]}…"
 
 
 def layer_axis(last: int, frame: Frame, t: Text) -> dict[str, object]:

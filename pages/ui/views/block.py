@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -17,8 +18,8 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words, escaped
 from pages.ui.views.depth import Shown
 
-PANEL_PX = 262
-"""Width that a panel needs."""
+COLUMNS, PANEL_PX = 3, 262
+"""Panels side by side, and the width that each needs."""
 
 MAX_PANELS = 6
 """More wirings than this are named, not drawn."""
@@ -27,10 +28,12 @@ MAX_PANELS = 6
 def wiring(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """A diagram for each wiring that the variants have, side by side."""
     panels = _panels(measured, t)
-    figure = charts.wiring(panels[:MAX_PANELS], t)
+    columns = min(len(panels), COLUMNS)
+    drawn = [replace(panel, name=charts.shortened(panel.name, columns)) for panel in panels[:MAX_PANELS]]
+    figure = charts.wiring(drawn, t)
     remarks = (t("wiring.more", count=len(panels) - MAX_PANELS),) if len(panels) > MAX_PANELS else ()
     return [Picture("wiring", figure, t("wiring.title"), Subject(extra=("wiring",)), partial(_table, panels, t),
-                    int(figure.layout.height), remarks, width=PANEL_PX * min(len(panels), 3))]
+                    int(figure.layout.height), remarks, width=PANEL_PX * columns)]
 
 
 def formulas(measured: Sequence[Measured], t: Words) -> None:

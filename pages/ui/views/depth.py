@@ -27,8 +27,8 @@ SIZES = OF_SCALE - {"max"} | {"std", "norm", "kurtosis", "branch_ratio"}
 
 NON_FINITE = ("n_nan", "n_posinf", "n_neginf")
 
-SMALL_PX, LARGE_PX = 380, 520
-LEGEND_PX, LETTER_PX, SAMPLE_PX, LEGEND_WIDTH_PX = 26, 9, 66, 720
+SMALL_PX, LARGE_PX = 390, 520
+LEGEND_PX, LETTER_PX, SAMPLE_PX, LEGEND_WIDTH_PX = 34, 9, 66, 700
 """Height of a row of the legend, widths of a letter and of a line's sample in it, and of a row."""
 
 
