@@ -105,18 +105,19 @@ def test_after_an_exception_in_the_forward_pass_nothing_is_kept():
     assert not any(tensor() is not None for tensor in passed)
 
 
-def test_memory_stays_flat_over_fifty_steps():
+def test_memory_stays_flat_over_steps():
+    """One object kept a step would show in each of the spans; what other threads do meanwhile shows in some."""
     model, blocks = Tiny(), []
     with Recorder(model) as recorder:
-        for number in range(50):
+        for number in range(170):
             model.zero_grad()
             recorder.begin()
             one_step(model)
             recorder.snapshot(number, 0.0)
-            if number in (9, 49):
+            if number % 40 == 9:
                 gc.collect()
                 blocks.append(sys.getallocatedblocks())
-    assert blocks[1] - blocks[0] < 100
+    assert min(after - before for before, after in zip(blocks, blocks[1:], strict=False)) < 40
 
 
 def test_the_number_of_tensors_alive_stays_flat_over_steps():
