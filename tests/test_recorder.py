@@ -1,6 +1,7 @@
 """The recorder: it leaves no trace, and knows its steps, modes and errors."""
 
 import gc
+import itertools
 import math
 import sys
 import weakref
@@ -117,7 +118,7 @@ def test_memory_stays_flat_over_steps():
             if number % 40 == 9:
                 gc.collect()
                 blocks.append(sys.getallocatedblocks())
-    assert min(after - before for before, after in zip(blocks, blocks[1:], strict=False)) < 40
+    assert min(after - before for before, after in itertools.pairwise(blocks)) < 40
 
 
 def test_the_number_of_tensors_alive_stays_flat_over_steps():
