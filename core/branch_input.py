@@ -26,7 +26,7 @@ class BranchInput:
 
     `sublayer`: a key of INPUTS; `layers`: those that have it; `sites`: the site that feeds it in each; `values`
     (layers,): NaN where undefined or not observed; `observed`, `non_finite` (layers,): whether the site was seen, and
-    whether NaN or Inf was among its entries.
+    how many of its entries are NaN or Inf.
     """
 
     sublayer: str
@@ -34,7 +34,7 @@ class BranchInput:
     sites: tuple[str, ...]
     values: F64
     observed: NDArray[np.bool_]
-    non_finite: NDArray[np.bool_]
+    non_finite: F64
 
 
 def branch_input(trace: Trace, sublayer: str, statistic: str = "rms", gradient: bool = False,
@@ -50,11 +50,11 @@ def branch_input(trace: Trace, sublayer: str, statistic: str = "rms", gradient: 
            for layer in range(snapshot.layout.n_layers)
            if (layer, mark) in rows and any((layer, site) in rows for site in candidates)]
     places = [rows[place] for place in fed]
-    group = snapshot.gradients if gradient else snapshot.activations
-    values, counts, *bad = (group[name][places] if name in group else np.full(len(places), np.nan)
-                            for name in (statistic, "n", "n_nan", "n_posinf", "n_neginf"))
+    group = snapshot.measured(gradient)
+    values, counts = (group[name][places] if name in group else np.full(len(places), np.nan)
+                      for name in (statistic, "n"))
     return BranchInput(sublayer, tuple(layer for layer, _ in fed), tuple(site for _, site in fed), values,
-                       ~np.isnan(counts), np.nan_to_num(sum(bad)) > 0)
+                       ~np.isnan(counts), snapshot.not_finite(gradient)[places])
 
 
 def branch_inputs(trace: Trace, statistic: str = "rms", gradient: bool = False,

@@ -59,7 +59,7 @@ class Drift:
     `growth`: rms(last)/rms(embed) for the stream; for other sites rms(last layer)/rms(first layer); for gradients,
     whose embedding is left out, rms(first layer)/rms(last layer).
     `log_slope`: least-squares slope of ln rms per block; `doubling_depth`: ln 2 / log_slope in blocks (< 0: halving).
-    `law`: flat, exponential, power (rms² grows linearly with depth) or undetermined (fewer than 3 finite layers);
+    `law`: flat, exponential, power (rms² grows linearly with depth) or undetermined, as `core.fits.law` says;
     `square_slope`: growth of rms² per block under the power law; `exponential_error`, `power_error`: root mean square
     residual of each fit in ln rms. `overflow16_layer`: layer at which the extrapolated absmax passes 65504 (inf: never;
     NaN for gradients). `first_non_finite`: the first layer in the direction of flow with a non-finite entry, or None.
@@ -106,28 +106,28 @@ def drift(trace: Trace, site: str = STREAM, gradient: bool = False, step: int = 
     layers, rms = trace.profile(site, "rms", gradient, step)
     if not layers:
         raise ValueError(f"site {site} is absent from this configuration; present: {sorted(_names(trace))}")
-    depth, flow = in_flow(trace, layers, rms, gradient)
-    measured = over_depth(depth, flow, start_rms(trace, site, gradient, step))
-    fit = _fits(depth, flow).get(measured.law, NO_FIT)
+    measured, fit = _fitted(*in_flow(trace, layers, rms, gradient), start_rms(trace, site, gradient, step))
     return replace(measured, first_non_finite=_first_non_finite(trace, site, gradient, step),
                    overflow16_layer=math.nan if gradient else _overflow_layer(trace, site, step, fit))
 
 
 def over_depth(depth: F64, rms: F64, start: float) -> Drift:
     """Return the drift of a series `rms` over `depth`, in the direction of flow; growth is against `start`."""
-    usable, fits = np.isfinite(rms) & (rms > 0), _fits(depth, rms)
+    return _fitted(depth, rms, start)[0]
+
+
+def _fitted(depth: F64, rms: F64, start: float) -> tuple[Drift, Fit]:
+    """Return the drift of a series, and the fit of the law that it follows."""
+    usable = np.isfinite(rms) & (rms > 0)
+    fits = {name: fit(depth[usable], rms[usable]) for name, fit in (("exponential", exponential), ("power", power))}
     slope = fits["exponential"].slope
-    return Drift(
+    measured = Drift(
         growth=_ratio(rms[-1], start), log_slope=slope, doubling_depth=math.log(2) / slope if slope else math.inf,
         law=law(rms[usable], fits["exponential"], fits["power"], THRESHOLDS["steady_growth"]),
         square_slope=fits["power"].slope, exponential_error=fits["exponential"].error, power_error=fits["power"].error,
         overflow16_layer=math.nan, first_non_finite=None,
     )
-
-
-def _fits(depth: F64, rms: F64) -> dict[str, Fit]:
-    usable = np.isfinite(rms) & (rms > 0)
-    return {name: fit(depth[usable], rms[usable]) for name, fit in (("exponential", exponential), ("power", power))}
+    return measured, fits.get(measured.law, NO_FIT)
 
 
 def in_flow(trace: Trace, layers: Sequence[int], values: F64, gradient: bool) -> tuple[F64, F64]:
@@ -246,9 +246,9 @@ def _overflow_layer(trace: Trace, site: str, step: int, fit: Fit) -> float:
 
 
 def _first_non_finite(trace: Trace, site: str, gradient: bool, step: int) -> int | None:
-    layers, nan = trace.profile(site, "n_nan", gradient, step)
-    bad = nan + sum(trace.profile(site, name, gradient, step)[1] for name in ("n_posinf", "n_neginf"))
-    found = [layer for layer, count in zip(layers, bad, strict=True) if count > 0]
+    layers, rows = trace.layout.rows(site)
+    counts = trace.snapshots[step].not_finite(gradient)[rows]
+    found = [layer for layer, count in zip(layers, counts, strict=True) if count > 0]
     return (found[-1] if gradient else found[0]) if found else None
 
 

@@ -152,14 +152,14 @@ def _sampled(out: F64, x: Floats, reading: Reading) -> None:
     """Write the columns of FULL from the strided sample, all entries up to SAMPLE of them."""
     sample = np.ascontiguousarray(x.reshape(-1)[:: moments.stride(x.size, x.shape[-1])])
     taken = sample.size
-    if not math.isfinite(out[COLUMN["mean"]]) or out[: COLUMN["n_zero"]][1:].any():
+    if not math.isfinite(out[MEAN]) or out[N_NAN:ZEROS].any():
         sample = sample[np.isfinite(sample)]
     out[COLUMN["n_sample"]], out[HISTOGRAM_SPAN] = taken, 0
     if sample.size:
         out[QUANTILE_SPAN], histogram = fast_order.quantiles_and_histogram(sample)
         out[HISTOGRAM_SPAN] = histogram
-        size = max(out[COLUMN["max"]], -out[COLUMN["min"]])
-        if out[COLUMN["min"]] < out[COLUMN["max"]]:
+        size = max(out[HIGH], -out[LOW])
+        if out[LOW] < out[HIGH]:
             out[COLUMN["kurtosis"]] = _kurtosis(sample, size)
         if reading.outliers:
             _write_outliers(out, x, fast_order.outliers(x, sample, histogram, size))

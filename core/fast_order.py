@@ -1,8 +1,8 @@
-"""Order statistics, histogram and outliers on the CPU, with NumPy.
+"""Order statistics, histogram and outliers on the CPU.
 
 Entries are counted by their leading bits (sign, exponent, first bits of the mantissa); histogram and ranks come from
-that one count, and only entries that share their leading bits with a wanted rank are sorted. Several times faster than
-a sort, and exact. The file knows finite entries; it does not know where they stand.
+that one count (`core.scan_order`), and only entries that share their leading bits with a wanted rank are sorted.
+Several times faster than a sort, and exact. The file knows finite entries; it does not know where they stand.
 
 Shapes: n entries of a sample.
 """
@@ -31,13 +31,7 @@ class Bits(NamedTuple):
     unsigned: type[np.unsignedinteger[Any]]
     signed: type[np.signedinteger[Any]]
     exponent: int
-    mantissa: int
     leading: int
-
-    @property
-    def shift(self) -> int:
-        """The bits that are not looked at."""
-        return self.mantissa - self.leading
 
     @property
     def bias(self) -> int:
@@ -46,8 +40,8 @@ class Bits(NamedTuple):
 
 
 BITS: dict[np.dtype[Any], Bits] = {
-    np.dtype(np.float32): Bits(np.uint32, np.int32, 8, 23, 5),
-    np.dtype(np.float64): Bits(np.uint64, np.int64, 11, 52, 4),
+    np.dtype(np.float32): Bits(np.uint32, np.int32, 8, 5),
+    np.dtype(np.float64): Bits(np.uint64, np.int64, 11, 4),
 }
 
 

@@ -29,12 +29,12 @@ Worst = tuple[float, int, str]
 def worst_over(snapshot: Snapshot, gradient: bool) -> Worst | None:
     """Return where the largest share of entries is beyond float16, infinite ones included; None where none is defined.
     """
-    return _worst(snapshot, _over(_group(snapshot, gradient)), frozenset())
+    return _worst(snapshot, _over(snapshot.measured(gradient)), frozenset())
 
 
 def worst_under(snapshot: Snapshot, gradient: bool) -> Worst | None:
     """Return where the largest share of entries is below the normal float16, zeros apart; None where undefined."""
-    shares = _group(snapshot, gradient).get("subnormal_frac16", np.empty(0))
+    shares = snapshot.measured(gradient).get("subnormal_frac16", np.empty(0))
     return _worst(snapshot, shares, frozenset() if gradient else SMALL_BY_NATURE)
 
 
@@ -55,10 +55,6 @@ def saving_scale(snapshot: Snapshot) -> float:
     below = np.append(0.0, shares.max(0))[LOW - HISTOGRAM_LOW::-1]  # what is lost at a scale of 1, 2, 4, …
     shift = int(np.flatnonzero(below <= THRESHOLDS["lost_share16"])[0])
     return 2.0**shift if filled[-1] + HISTOGRAM_LOW + shift <= HIGH else math.nan
-
-
-def _group(snapshot: Snapshot, gradient: bool) -> Mapping[str, F64]:
-    return snapshot.gradients if gradient else snapshot.activations
 
 
 def _over(group: Mapping[str, F64]) -> F64:

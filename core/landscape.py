@@ -28,8 +28,8 @@ class Landscape:
 
     `sites`: those that the configuration has and that have the statistic, in the order of computation; `layers`: −1
     (embedding) … L (after the stack). `values` (sites, layers): NaN unless measured, or Inf where the statistic is;
-    `states` (sites, layers): index into STATES; `non_finite` (sites, layers): whether NaN or Inf was among the entries,
-    over whose finite rest the value is then.
+    `states` (sites, layers): names in STATES; `non_finite` (sites, layers): how many entries are NaN or Inf, over whose
+    finite rest the value is then.
     """
 
     statistic: str
@@ -37,12 +37,12 @@ class Landscape:
     sites: tuple[str, ...]
     layers: tuple[int, ...]
     values: F64
-    states: NDArray[np.int8]
-    non_finite: NDArray[np.bool_]
+    states: NDArray[np.str_]
+    non_finite: F64
 
     def state(self, site: str, layer: int) -> str:
         """Return the name of a cell's state."""
-        return STATES[int(self.states[self.sites.index(site), self.layers.index(layer)])]
+        return str(self.states[self.sites.index(site), self.layers.index(layer)])
 
 
 def landscape(trace: Trace, statistic: str, gradient: bool = False, step: int = -1) -> Landscape:
@@ -51,20 +51,16 @@ def landscape(trace: Trace, statistic: str, gradient: bool = False, step: int = 
     present = {name for _, name in snapshot.layout.sites}
     sites = tuple(name for name in SITES if name in present and (only is None or name in only))
     layers = tuple(range(EMBED, snapshot.layout.n_layers + 1))
-    values, counts, bad = (np.full((len(sites), len(layers)), np.nan) for _ in range(3))
-    states = np.full(values.shape, STATES.index("absent"), np.int8)
-    group = snapshot.gradients if gradient else snapshot.activations
+    values, bad = np.full((len(sites), len(layers)), np.nan), np.zeros((len(sites), len(layers)))
+    states = np.full(values.shape, "absent", f"<U{max(map(len, STATES))}")
+    group, not_finite = snapshot.measured(gradient), snapshot.not_finite(gradient)
     for row, (layer, name) in enumerate(snapshot.layout.sites):
         if name in sites:
             cell = sites.index(name), layer - EMBED
             values[cell] = group[statistic][row] if statistic in group else math.nan
-            bad[cell] = sum(group[count][row] for count in _BAD if count in group)
-            counts[cell] = group["n"][row] if "n" in group else math.nan
-            states[cell] = STATES.index(_state(values[cell], counts[cell], not group or statistic in group))
-    return Landscape(statistic, gradient, sites, layers, values, states, np.nan_to_num(bad) > 0)
-
-
-_BAD = ("n_nan", "n_posinf", "n_neginf")
+            count = group["n"][row] if "n" in group else math.nan
+            bad[cell], states[cell] = not_finite[row], _state(values[cell], count, not group or statistic in group)
+    return Landscape(statistic, gradient, sites, layers, values, states, bad)
 
 
 def _state(value: float, count: float, taken: bool) -> str:
@@ -155,9 +151,8 @@ def _zero_gradient(snapshot: Snapshot) -> Verdict | None:
 
 
 def _largest_change(trace: Trace, gradient: bool, step: int) -> Verdict:
-    group = trace.snapshots[step].gradients if gradient else trace.snapshots[step].activations
     found = [change for change in changes(trace, gradient, step) if change.site in LOOKED_AT]
-    if not group:
+    if not trace.snapshots[step].measured(gradient):
         return Verdict("look_not_observed", False, {}, {})
     if not found:
         return Verdict("look_undefined", False, {}, {})

@@ -58,14 +58,13 @@ def columns(snapshot: Snapshot, source: str) -> dict[str, list[object]]:
     token, sequence, position, id and symbol (None where the model reads vectors), then the RMS in the stream:
     token_rms_embed, token_rms_0 … by layer, NaN where a token is not finite. Empty columns in detail standard.
     """
-    kept = snapshot.token_rms.shape[1]
-    real = [token for token in range(kept) if not _is_padding(snapshot, token)]
+    real = np.flatnonzero(~padding(snapshot)).tolist()
     places = [place(snapshot, token) for token in real]
     written = symbols(snapshot, source)
     sizes = {f"token_rms_{'embed' if row == 0 else row - 1}": snapshot.token_rms[row, real].tolist()
              for row in range(len(snapshot.token_rms))}
     return {
-        "token": list(real), "sequence": [sequence for sequence, _ in places],
+        "token": real, "sequence": [sequence for sequence, _ in places],
         "position": [position for _, position in places],
         "id": [int(snapshot.tokens[token]) if written else None for token in real],
         "symbol": [written[token] if written else None for token in real], **sizes,
@@ -85,11 +84,12 @@ def above_median(snapshot: Snapshot) -> F64:
     return ratios
 
 
-def _is_padding(snapshot: Snapshot, token: int) -> bool:
-    """Say whether no token stands there: by its id, or, where the model reads vectors, by having no size anywhere."""
+def padding(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Return at which kept positions no token stands, (M,): by its id, or for vectors by having no size."""
     if len(snapshot.tokens):
-        return bool(snapshot.tokens[token] < 0)
-    return bool(np.isnan(snapshot.token_rms[:, token]).all())
+        return snapshot.tokens[: snapshot.token_rms.shape[1]] < 0
+    unsized: NDArray[np.bool_] = np.isnan(snapshot.token_rms).all(0)
+    return unsized
 
 
 def _sequence(ids: NDArray[np.int32]) -> list[str]:

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from core.vocabulary import NON_FINITE
+
 F64 = NDArray[np.float64]
 
 
@@ -100,6 +102,16 @@ class Snapshot:
     tokens: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     batch_shape: tuple[int, int] = (0, 0)
 
+    def measured(self, gradient: bool = False) -> Mapping[str, F64]:
+        """Return the statistics of the sites, or of their gradients: statistic → (S,)."""
+        return self.gradients if gradient else self.activations
+
+    def not_finite(self, gradient: bool = False) -> F64:
+        """Return how many entries are NaN or ±Inf at each site, (S,); 0 where nothing was observed."""
+        counts = [self.measured(gradient)[name] for name in NON_FINITE if name in self.measured(gradient)]
+        found: F64 = np.nansum([np.zeros(len(self.layout.sites)), *counts], axis=0)
+        return found
+
     def observed_parameters(self, statistic: str) -> NDArray[np.bool_]:
         """Return which parameters have a value of `statistic`, (P,): weights always, the rest where a gradient came."""
         everywhere = np.ones(len(self.layout.parameters), bool)
@@ -107,7 +119,7 @@ class Snapshot:
 
     def non_finite_kinds(self, gradient: bool = False) -> set[str]:
         """Return which of nan and inf the step met: at sites or in the loss; or in gradients, parameters' included."""
-        values = self.gradients if gradient else self.activations
+        values = self.measured(gradient)
         counts = {"nan": ("n_nan",), "inf": ("n_posinf", "n_neginf")}
         kinds = {kind for kind, names in counts.items() for name in names if np.nansum(values.get(name, 0)) > 0}
         norms = self.parameters.get("param_grad_norm", np.empty(0))
@@ -181,9 +193,8 @@ class Trace:
 
     def site(self, statistic: str, gradient: bool = False) -> F64:
         """Return one statistic at every site and step, (N, S); NaN where a step did not record it."""
-        group = "gradients" if gradient else "activations"
         empty = np.full(len(self.layout.sites), np.nan)
-        return np.stack([getattr(snapshot, group).get(statistic, empty) for snapshot in self.snapshots])
+        return np.stack([snapshot.measured(gradient).get(statistic, empty) for snapshot in self.snapshots])
 
     def profile(self, site: str, statistic: str, gradient: bool = False, step: int = -1) -> tuple[list[int], F64]:
         """Return the layers that have `site` and the statistic there, (layers,), at the `step`-th recorded step.
@@ -191,7 +202,7 @@ class Trace:
         Both are empty when the site is absent.
         """
         layers, rows = self.layout.rows(site)
-        values = self.snapshots[step].gradients if gradient else self.snapshots[step].activations
+        values = self.snapshots[step].measured(gradient)
         return layers, values[statistic][rows] if statistic in values else np.full(len(rows), np.nan)
 
     def head(self, measure: str) -> F64:

@@ -67,7 +67,8 @@ def _off_stream(trace: Trace, experiment: Experiment, site: str, gradient: bool,
         code, measured, used = "single" if len(layers) < 2 else "zero", None, {}
     else:
         measured = drift(trace, site, gradient, step)
-        code, used = code_of(measured), thresholds_of(code_of(measured))
+        code = code_of(measured)
+        used = thresholds_of(code)
     first, last = (layers[-1], layers[0]) if gradient else (layers[0], layers[-1])
     numbers = {**(measured.numbers() if measured else {}), **ends, "first_layer": float(first),
                "last_layer": float(last)}
@@ -180,7 +181,7 @@ def float16_range(trace: Trace, experiment: Experiment, gradient: bool = False, 
     snapshot = trace.snapshots[step]
     over, under = worst_over(snapshot, gradient), worst_under(snapshot, gradient)
     if over is None or under is None:
-        seen = bool(snapshot.gradients if gradient else snapshot.activations)
+        seen = bool(snapshot.measured(gradient))
         return Verdict("nothing_undefined" if seen else "nothing_not_observed", seen, {}, {})
     code, (share, layer, site) = (("range_overflows", over) if over[0] > 0 else ("range_small", under)
                                   if under[0] > THRESHOLDS["lost_share16"] else ("range_fits", under))
@@ -266,9 +267,9 @@ def _measured(trace: Trace, site: str, statistic: str, gradient: bool, step: int
 
 def _nothing(trace: Trace, site: str, statistic: str, gradient: bool, step: int) -> Verdict | None:
     """Return why there is nothing to judge, or None when a layer has a value of the statistic."""
-    group = trace.snapshots[step].gradients if gradient else trace.snapshots[step].activations
     layers, counted = trace.profile(site, "n", gradient, step)
-    reasons = {"absent": not layers, "not_observed": bool(np.isnan(counted).all()), "not_taken": statistic not in group,
+    reasons = {"absent": not layers, "not_observed": bool(np.isnan(counted).all()),
+               "not_taken": statistic not in trace.snapshots[step].measured(gradient),
                "undefined": bool(np.isnan(trace.profile(site, statistic, gradient, step)[1]).all())}
     reason = next((name for name, holds in reasons.items() if holds), None)
     return None if reason is None else Verdict(f"nothing_{reason}", reason == "undefined", {}, {}, site=site)

@@ -125,6 +125,9 @@ STATISTICS: dict[str, Statistic] = {
 entries, non-finite ones included; `n_sample` those that the sampled statistics used. log2_hist and outliers, which are
 more than one number, have their own fields in a Snapshot."""
 
+NON_FINITE = ("n_nan", "n_posinf", "n_neginf")
+"""The statistics that count entries which are not finite."""
+
 HISTOGRAM_LOW, HISTOGRAM_HIGH = -149, 127
 """log2_hist counts by exponent floor(log2|x|) from LOW to HIGH (277 bins, the ends hold what lies beyond), then zero,
 then non-finite."""

@@ -43,10 +43,10 @@ _mount = st.components.v2.component(
 
 def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: int = 0,
          on_pick: Callable[[str], None] | None = None) -> None:
-    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels;
-    `width`: pixels at least, below which the chart scrolls sideways.
+    """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
 
-    `on_pick`: is given the name of the row that was clicked.
+    `width`: pixels at least, below which the chart scrolls sideways; `on_pick`: is given the name of the row that was
+    clicked.
     """
     t = words()
     picked: dict[str, Any] = {} if on_pick is None else {"on_picked_change": lambda: _pick(key, on_pick)}

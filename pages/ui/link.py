@@ -49,6 +49,9 @@ VIEWS = ("overview", "profile", "streams", "twins", "cosines", "quantiles", "exp
          "wiring")
 """The ways to look at what was measured, the landing view first (`pages.ui.views`)."""
 
+DEPTH: Mapping[str, int] = json_schema()["$defs"]["Model"]["properties"]["n_layers"]
+"""What the schema says of the number of layers."""
+
 SHOWN: dict[str, tuple[str, ...]] = {
     "view": VIEWS,
     "site": tuple(SITES),
@@ -56,7 +59,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "of": ("forward", "gradient"),
     "scale": ("log", "linear", "symlog"),
     "who": tuple(str(number) for number in range(MAX_VARIANTS + 1)),
-    "layer": (LAST, *(str(layer) for layer in range(EMBED, 512))),
+    "layer": (LAST, *map(str, range(EMBED, DEPTH["maximum"]))),
 }
 """Query parameter of what is shown → its values. `who`: the variant that a view of a single one looks at, 0 the base;
 `layer`: the one that a view of a single layer looks at."""
@@ -220,8 +223,7 @@ def _dial_value(text: str, dial: str) -> Any:
 
 
 def _dial_notice(text: str, dial: str) -> Callable[[str], Notice]:
-    depth = json_schema()["$defs"]["Model"]["properties"]["n_layers"]
-    allowed = ", ".join(CHOICES[dial]) if dial in CHOICES else f"{depth['minimum']} … {depth['maximum']}"
+    allowed = ", ".join(CHOICES[dial]) if dial in CHOICES else f"{DEPTH['minimum']} … {DEPTH['maximum']}"
     return lambda used: Notice("link.choice", {"name": dial, "value": text[:60], "allowed": allowed, "used": used})
 
 

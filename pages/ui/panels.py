@@ -25,8 +25,10 @@ from pages.ui.views import Viewpoint
 from pages.ui.views.depth import said_once
 from pages.ui.views.tokens import focus
 
-FORMATS: dict[str, str] = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
-"""A download's ending → its media type."""
+FORMATS: dict[str, tuple[str, str]] = {
+    ".csv": ("CSV", "text/csv"), ".parquet": ("Parquet", "application/vnd.apache.parquet"),
+}
+"""A download's ending → its name and its media type."""
 
 
 def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words) -> None:
@@ -81,8 +83,7 @@ def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = N
         st.info(remark, icon=":material/visibility_off:")
     if picture.figure is not None:
         component.draw(picture.figure, f"{place}.{picture.key}", label=picture.label, height=picture.height,
-                       width=picture.width,
-                       on_pick=on_pick if picture.picks else None)
+                       width=picture.width, on_pick=on_pick if picture.picks else None)
 
 
 def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
@@ -105,10 +106,10 @@ def numbers(picture: Picture, t: Words) -> None:
     st.dataframe(columns, hide_index=True)
     made = table.table_of(columns)
     with st.container(horizontal=True):
-        for ending, kind in FORMATS.items():
-            st.download_button(t("drift.download", format=ending[1:].upper() if ending == ".csv" else "Parquet"),
-                               partial(table.FORMATS[ending], made), f"driftscope-{picture.key}{ending}", kind,
-                               icon=":material/download:", key=f"download.{picture.key}{ending}", on_click="ignore")
+        for ending, (name, kind) in FORMATS.items():
+            st.download_button(t("drift.download", format=name), partial(table.FORMATS[ending], made),
+                               f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
+                               key=f"download.{picture.key}{ending}", on_click="ignore")
 
 
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:

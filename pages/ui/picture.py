@@ -35,10 +35,9 @@ class Picture:
     """One chart of a view.
 
     `key`: constant for its place, also the name of its downloads; `label`: what a screen reader says; `columns`: makes
-    the table of its numbers; `height`: pixels; `width`: pixels that it needs at
-    least, below which it scrolls; `remarks`: sentences on what is missing in it; `picks`: a click on it
-    chooses a site; `variant`: the name of the only variant it is about, empty for all. A picture without a figure is
-    its remarks, and its table where it has one.
+    the table of its numbers; `height`: pixels; `remarks`: sentences on what is missing in it; `picks`: a click on it
+    chooses a site; `width`: pixels that it needs at least, below which it scrolls; `variant`: the name of the only
+    variant it is about, empty for all. A picture without a figure is its remarks, and its table where it has one.
     """
 
     key: str
@@ -51,4 +50,3 @@ class Picture:
     picks: bool = False
     width: int = 0
     variant: str = ""
-    open: bool = False

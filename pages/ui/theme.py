@@ -47,6 +47,13 @@ OTHER_COLOR = "#7d8794"
 """A norm that a visitor registered, and everything that belongs to no norm."""
 
 
+HEAT_SCALE = "Viridis"
+"""The colours of cells, from low to high."""
+
+WARNING_COLOR = NORM_COLORS["none"]
+"""What is not finite, and extremes."""
+
+
 @dataclass(frozen=True)
 class Style:
     """How one variant is drawn in every chart."""

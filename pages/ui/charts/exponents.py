@@ -26,9 +26,6 @@ FLOAT16_EXPONENTS = {"chart.float16_least": (-14, "2px,4px"), "chart.float16_mos
 TICK_ROWS = 10
 """About how many powers of two get a label."""
 
-SCALE = "Viridis"
-EXTREME_COLOR = theme.NORM_COLORS["none"]
-
 
 @dataclass(frozen=True)
 class Histogram:
@@ -50,10 +47,10 @@ class _Rows:
     non_finite: bool
 
     @property
-    def at(self) -> NDArray[np.integer]:
-        """The middle of every row, times two: a row of exponent e covers e … e + 1."""
+    def at(self) -> F64:
+        """The middle of every row: that of exponent e covers e … e + 1."""
         ends = [self.low - 3] * self.zero, [self.high + 3] * self.non_finite
-        return np.array([*ends[0], *range(self.low, self.high + 1), *ends[1]]) * 2 + 1
+        return np.array([*ends[0], *range(self.low, self.high + 1), *ends[1]]) + 0.5
 
     def of(self, counts: NDArray[np.integer]) -> F64:
         """Return the counts (N, 279) of these rows, (rows, N)."""
@@ -100,7 +97,7 @@ def _cells(one: Histogram, rows: _Rows, frame: Frame, t: Text) -> go.Heatmap:
         shares = np.where(counts > 0, np.log10(counts / total), np.nan)
     labels = _labels(rows, t)
     return go.Heatmap(
-        x=one.layers, y=rows.at / 2, z=shares.astype(np.float32), coloraxis="coloraxis", hoverongaps=False,
+        x=one.layers, y=rows.at, z=shares.astype(np.float32), coloraxis="coloraxis", hoverongaps=False,
         ygap=1 if len(one.layers) <= 32 else 0,
         customdata=np.stack([counts, np.broadcast_to(total, counts.shape), 100 * counts / total], axis=-1),
         text=np.broadcast_to(np.array(labels)[:, None], counts.shape).tolist(),
@@ -115,7 +112,7 @@ def _extreme(one: Histogram, rows: _Rows, frame: Frame, t: Text, first: bool) ->
         exact = np.where(np.isfinite(one.absmax) & (one.absmax > 0), np.log2(one.absmax), np.nan)
     at = exact.clip(rows.low, rows.high + 1)
     return go.Scatter(x=one.layers, y=at, customdata=one.absmax, mode="lines+markers", connectgaps=False,
-                      line={"color": EXTREME_COLOR, "width": 2.5}, marker={"symbol": "circle", "size": 6},
+                      line={"color": theme.WARNING_COLOR, "width": 2.5}, marker={"symbol": "circle", "size": 6},
                       name=t("statistic.absmax"), legendgroup="absmax", showlegend=first,
                       hovertemplate=(f"<b>{marks.literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>"
                                      f"{frame.statistic}<br>{t('statistic.absmax')} <b>%{{customdata:.5~g}}</b>"
@@ -150,7 +147,7 @@ def _ticks(rows: _Rows, title: str, t: Text) -> dict[str, object]:
 
 def _colors(least: float, t: Text) -> dict[str, object]:
     decades = np.arange(int(np.ceil(np.log10(least))), 1)
-    return {"colorscale": SCALE, "cmin": float(np.log10(least)), "cmax": 0.0,
+    return {"colorscale": theme.HEAT_SCALE, "cmin": float(np.log10(least)), "cmax": 0.0,
             "colorbar": {"title": {"text": t("chart.share"), "side": "right"}, "tickvals": decades,
                          "ticktext": [f"{100 * 10.0 ** int(d):g} %" for d in decades], "thickness": 18}}
 

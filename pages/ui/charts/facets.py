@@ -13,8 +13,6 @@ from pages.ui.charts.axes import Axis
 from pages.ui.charts.marks import Frame, Text
 
 MAX_COLUMNS = 3
-GAP_PX = 74
-"""Height between two rows of facets, where the tick labels and the title of the lower one stand."""
 
 
 def rows(count: int) -> int:

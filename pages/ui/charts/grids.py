@@ -17,7 +17,6 @@ from pages.ui.charts import marks
 from pages.ui.charts.axes import F64, Axis, Mask, axis_for, finite_range, number, ruler
 from pages.ui.charts.marks import Frame, Text
 
-SCALE = "Viridis"
 LIGHT_SCALE = [[0.0, "#fffbe6"], [0.5, "#ffd27a"], [1.0, "#ff9d3c"]]
 """Behind letters: light enough at both ends for dark ones."""
 
@@ -26,8 +25,6 @@ GAPPED_CELLS = 1500
 
 LETTERS, LABELS = 60, 22
 """Room for labels: letters along the columns, and labels along the rows."""
-
-WARNING_COLOR = theme.NORM_COLORS["none"]
 
 Words = Sequence[Sequence[str]]
 
@@ -71,7 +68,7 @@ def grid(table: Grid, frame: Frame, t: Text) -> go.Figure:
     figure = go.Figure([_cells(table, axis, placed, frame), *_signs(table, placed, frame, t)],
                        marks.layout(frame, _notes(table, placed, t)))
     signs = len(figure.data) > 1
-    scale = SCALE if table.texts is None else LIGHT_SCALE
+    scale = theme.HEAT_SCALE if table.texts is None else LIGHT_SCALE
     figure.update_layout(
         xaxis=_columns(table, frame), yaxis=_rows(table, frame), coloraxis=_colors(axis, shown, frame, scale),
         legend={"y": 0, "yref": "container", "yanchor": "bottom"}, margin={"b": 92 if signs else 8}, showlegend=signs,
@@ -100,9 +97,9 @@ def _cells(table: Grid, axis: Axis, placed: Mask, frame: Frame) -> go.Heatmap:
 def _signs(table: Grid, placed: Mask, frame: Frame, t: Text) -> Iterator[go.Scatter]:
     """Yield the marks of cells that have no colour, and of those whose colour stands for a part of the entries."""
     signs = (
-        (table.seen & ~np.isfinite(table.values), "triangle-up", WARNING_COLOR, "chart.no_place"),
-        (table.seen & ~placed & np.isfinite(table.values), "triangle-down", WARNING_COLOR, "chart.no_place_log"),
-        (placed & (table.counts > 0), "triangle-up-open", WARNING_COLOR, "chart.cell_in_part"),
+        (table.seen & ~np.isfinite(table.values), "triangle-up", theme.WARNING_COLOR, "chart.no_place"),
+        (table.seen & ~placed & np.isfinite(table.values), "triangle-down", theme.WARNING_COLOR, "chart.no_place_log"),
+        (placed & (table.counts > 0), "triangle-up-open", theme.WARNING_COLOR, "chart.cell_in_part"),
         (table.exists & ~table.observed, "line-ew-open", theme.OTHER_COLOR, "chart.unseen"),
     )
     of = f"<b>{marks.literal(table.name)}</b><br>" if table.name else ""

@@ -25,8 +25,6 @@ OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50", 
 SIZES = OF_SCALE - {"max"} | {"std", "norm", "kurtosis", "branch_ratio"}
 """Statistics that are 0 only where something is wrong."""
 
-NON_FINITE = ("n_nan", "n_posinf", "n_neginf")
-
 SMALL_PX, LARGE_PX = 390, 520
 LEGEND_PX, LETTER_PX, SAMPLE_PX, LEGEND_WIDTH_PX = 34, 9, 66, 700
 """Height of a row of the legend, widths of a letter and of a line's sample in it, and of a row."""
@@ -60,7 +58,7 @@ def twins(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]
 
 def streams(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The residual stream, and what the branches read: two answers, both true, one above the other."""
-    number = Number(shown["stat"], "resid_post", shown["of"] == "gradient")
+    number = Number(shown["stat"], STREAM, shown["of"] == "gradient")
     stream = lines(measured, number, shown["scale"], t, "stream", SMALL_PX)
     return [stream, *(_inputs(measured, sublayer, number, shown["scale"], t) for sublayer in INPUTS)]
 
@@ -72,7 +70,7 @@ def _inputs(measured: Sequence[Measured], sublayer: str, number: Number, scale: 
     found = dressed({one.name: _input_series(one, fed[one.name], number) for one in measured if one.name in fed},
                     measured)
     sites = tuple(dict.fromkeys(site for one in fed.values() for site in one.sites))
-    title = titled(number, t(f"streams.{sublayer}", sites=", ".join(sites)), t)
+    title = titled(number, t(f"streams.{sublayer}", sites=t("allowed.and").join(sites)), t)
     remarks = said_once({one.name: _no_input(one, fed[one.name], number, t) for one in measured if one.name in fed}, t)
     return _picture(found, replace(number, site=sites[0] if sites else ""), scale, t,
                     Place(f"input.{sublayer}", title, sites, SMALL_PX, remarks))
@@ -84,11 +82,9 @@ def _input_series(one: Measured, fed: BranchInput, number: Number) -> charts.Ser
     seen = fed.observed & np.array([site in taken for site in fed.sites], bool)
     if one.trace is None or not seen.any():
         return None
-    known = {(layer, site): count for site in set(fed.sites) for layer, count in zip(
-        one.trace.layout.rows(site)[0], left_out(one.trace, replace(number, site=site)), strict=True)}
-    counts = [known[place] for place in zip(fed.layers, fed.sites, strict=True)]
+    counts = left_out(fed.non_finite, number.statistic)
     return charts.Series(one.name, np.array(fed.layers)[seen], fed.values[seen], theme.NEUTRAL,
-                         " / ".join(dict.fromkeys(fed.sites)), one.variant.key, np.array(counts)[seen])
+                         " / ".join(dict.fromkeys(fed.sites)), one.variant.key, counts[seen])
 
 
 def _no_input(one: Measured, fed: BranchInput, number: Number, t: Words) -> str:
@@ -101,7 +97,7 @@ def _no_input(one: Measured, fed: BranchInput, number: Number, t: Words) -> str:
 
 def cosines(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """How alike the tokens are, how far a block turns the stream, how much its branches write into it."""
-    numbers = (Number("token_cosine", "resid_post"), Number("layer_cosine", "resid_post"),
+    numbers = (Number("token_cosine", STREAM), Number("layer_cosine", STREAM),
                Number("branch_ratio", "attn_out"), Number("branch_ratio", "mlp_out"))
     return [lines(measured, one, "log" if one.statistic == "branch_ratio" else "linear", t,
                   f"{one.statistic}.{one.site}", SMALL_PX) for one in numbers]
@@ -110,15 +106,19 @@ def cosines(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Pictu
 def lines(measured: Sequence[Measured], number: Number, scale: str, t: Words, key: str, height: int) -> Picture:
     """Return the chart of one number over depth, a line a variant that has it."""
     found = dressed({one.name: _series(one, number) for one in measured}, measured)
-    site = f"{t('site.' + number.site)} ({number.site})"
-    title = titled(number, site, t)
+    title = titled(number, at(number.site, t), t)
     return _picture(found, number, scale, t, Place(key, title, (number.site,), height, missing(measured, number, t)))
 
 
-def titled(number: Number, where: str, t: Words) -> str:
-    """Return a chart's title: of the gradient or not, which statistic, where."""
+def titled(number: Number, where: str, t: Words, what: str = "") -> str:
+    """Return a chart's title: of the gradient or not, what (by default which statistic), where."""
     gradient = [t("drift.of_gradient")] if number.gradient else []
-    return " · ".join([*gradient, t(f"statistic.{number.statistic}"), where])
+    return " · ".join([*gradient, what or t(f"statistic.{number.statistic}"), where])
+
+
+def at(site: str, t: Words) -> str:
+    """Name a site in words and by its code."""
+    return f"{t('site.' + site)} ({site})"
 
 
 @dataclass(frozen=True)
@@ -205,19 +205,17 @@ def why_absent(one: Measured, number: Number) -> str:
         return "drift.absent"
     if np.isnan(counted).all():
         return "drift.no_gradient" if number.gradient else "drift.not_observed"
-    last = one.trace.snapshots[-1]
-    return "" if number.statistic in (last.gradients if number.gradient else last.activations) else unrecorded(number)
+    return "" if number.statistic in one.trace.snapshots[-1].measured(number.gradient) else unrecorded(number.statistic)
 
 
-def unrecorded(number: Number) -> str:
+def unrecorded(statistic: str) -> str:
     """Return the text key that says why a statistic was not recorded where it could be."""
-    return "drift.no_stream" if number.statistic == "branch_ratio" else "drift.not_full"
+    return "drift.no_stream" if statistic == "branch_ratio" else "drift.not_full"
 
 
-def left_out(trace: Trace, number: Number) -> F64:
-    """Return how many entries a number leaves out as not finite, at each layer that has its site; a count is of all."""
-    found: F64 = np.nansum([trace.profile(number.site, name, number.gradient)[1] for name in NON_FINITE], axis=0)
-    return found * (STATISTICS[number.statistic].unit != "count")
+def left_out(not_finite: F64, statistic: str) -> F64:
+    """Return how many of the entries that are not finite a statistic leaves out: all, but a count is of them too."""
+    return not_finite * (STATISTICS[statistic].unit != "count")
 
 
 def _series(one: Measured, number: Number) -> charts.Series | None:
@@ -241,7 +239,8 @@ def _at(trace: Trace, site: str, number: Number) -> tuple[NDArray[np.generic], .
     """Return layers, values, entries that are not finite, and which were observed, of one site."""
     layers, values = trace.profile(site, number.statistic, number.gradient)
     observed = ~np.isnan(trace.profile(site, "n", number.gradient)[1])
-    counts = left_out(trace, replace(number, site=site))
+    not_finite = trace.snapshots[-1].not_finite(number.gradient)[trace.layout.rows(site)[1]]
+    counts = left_out(not_finite, number.statistic)
     return np.asarray(layers, np.int64), values, counts, observed | (site == "embed")
 
 

@@ -5,7 +5,7 @@ It knows which judgement belongs where; the engine judges, `pages.ui.explain` ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from core import drift, landscape, verdicts
 from core.branch_input import branch_inputs
@@ -13,8 +13,8 @@ from core.drift import Verdict
 from core.experiment import Experiment
 from core.trace import Trace
 from core.vocabulary import STREAM
+from pages.ui.views.depth import Shown
 
-Shown = Mapping[str, str]
 Judge = Callable[[Trace, Experiment, Shown], Sequence[Verdict]]
 """From a trace, its experiment and what is shown: the judgements, those on what is seen first."""
 

@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from core.landscape import STATES, Landscape, landscape
-from core.trace import F64
+from core.landscape import Landscape, landscape
 from core.vocabulary import EMBED, STATISTICS
 from pages.ui import charts
 from pages.ui.cache import Measured
@@ -37,28 +36,17 @@ def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
     title = depth.titled(number, t("overview.all_sites", variant=one.name), t)
     frame = charts.Frame(title=title, statistic=statistic, y_title="", x_title=t("drift.depth"),
                          y_scale=depth.fitting([found.values.ravel()], shown["scale"], number.statistic))
-    counts = np.stack([_counts(one, replace(number, site=site), found.layers) for site in found.sites] or
-                      [np.zeros(len(found.layers))])
-    remarks, cells = _remarks(found, t), replace(_grid(found, counts, shown["site"], t), name=one.name)
+    remarks, cells = _remarks(found, t), replace(_grid(found, shown["site"], t), name=one.name)
     return Picture("map", None if remarks else charts.grid(cells, frame, t), title,
                    Subject((number.statistic,), found.sites, number.gradient), partial(_table, found, t),
                    AROUND_PX + ROW_PX * max(len(found.sites), 4), remarks, picks=True, variant=one.name)
 
 
-def _grid(found: Landscape, counts: F64, chosen: str, t: Words) -> charts.Grid:
+def _grid(found: Landscape, chosen: str, t: Words) -> charts.Grid:
     """Return the cells; the chosen site has a frame."""
-    state = np.array(STATES)[found.states]
     return charts.Grid([_column(layer, found.layers[-1], t) for layer in found.layers], found.sites, found.values,
-                       state != "absent", ~np.isin(state, ("absent", "not_taken", "not_observed")),
-                       non_finite=counts, chosen=chosen)
-
-
-def _counts(one: Measured, number: Number, layers: Sequence[int]) -> F64:
-    """Return how many entries a number leaves out as not finite at each of `layers`, 0 where its site does not exist.
-    """
-    assert one.trace is not None
-    known = dict(zip(one.trace.layout.rows(number.site)[0], depth.left_out(one.trace, number).tolist(), strict=True))
-    return np.array([known.get(layer, 0.0) for layer in layers])
+                       found.states != "absent", ~np.isin(found.states, ("absent", "not_taken", "not_observed")),
+                       non_finite=depth.left_out(found.non_finite, found.statistic), chosen=chosen)
 
 
 def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:
@@ -66,23 +54,21 @@ def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:
     taken = STATISTICS[found.statistic]
     if not (taken.gradient if found.gradient else taken.forward):
         return (t("overview.of_activations" if found.gradient else "overview.of_gradients"),)
-    state = np.array(STATES)[found.states]
     if not found.sites:
         return (t("overview.no_site"),)
-    if np.isin(state, ("absent", "not_observed")).all():
+    if np.isin(found.states, ("absent", "not_observed")).all():
         return (t("overview.no_gradient" if found.gradient else "overview.not_observed"),)
-    missing = depth.unrecorded(Number(found.statistic, "", found.gradient))
-    return (t(missing),) if np.isin(state, ("absent", "not_taken")).all() else ()
+    return (t(depth.unrecorded(found.statistic)),) if np.isin(found.states, ("absent", "not_taken")).all() else ()
 
 
 def _table(found: Landscape, t: Words) -> Columns:
     """Return a row a site and layer that exists, in tables' own terms."""
-    state = np.array(STATES)[found.states]
-    cells = [(row, column) for row, column in np.ndindex(found.values.shape) if state[row, column] != "absent"]
+    state = found.states
+    cells = [cell for cell in np.ndindex(state.shape) if state[cell] != "absent"]
     return {
         t("drift.site"): [found.sites[row] for row, _ in cells],
         t("chart.layer"): [found.layers[column] for _, column in cells],
-        ("grad_" if found.gradient else "") + found.statistic: [
+        Number(found.statistic, "", found.gradient).name: [
             float(found.values[cell]) if state[cell] in ("measured", "undefined") else None for cell in cells],
         t("overview.state"): [t(f"state.{state[cell]}") for cell in cells],
     }
@@ -91,5 +77,3 @@ def _table(found: Landscape, t: Words) -> Columns:
 def _column(layer: int, last: int, t: Words) -> str:
     """Name a column: the embedding, the layers by number, and what stands after the stack."""
     return t("chart.embed_short") if layer == EMBED else t("chart.head_short") if layer == last else str(layer)
-
-

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.trace import F64
+from core.trace import Snapshot
 from core.vocabulary import HISTOGRAM_BINS, HISTOGRAM_LOW
 from pages.ui import charts, theme
 from pages.ui.cache import Measured
@@ -25,11 +25,11 @@ AROUND_PX, ROW_PX = 220, 320
 
 def quantiles(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The quantiles and true extremes of the entries at one site over depth, a facet a variant."""
-    number, found = _asked(measured, shown, "q50")
+    number, found = _asked(measured, shown)
     looks = depth.looks(measured)
     ribbons = [_ribbon(one, number, looks[one.name]) for one in found]
-    frame = charts.Frame(title=_title(number, t("spread.quantiles"), t), statistic=number.site,
-                         y_title=t("spread.value"), y_scale=shown["scale"])
+    title = depth.titled(number, depth.at(number.site, t), t, t("spread.quantiles"))
+    frame = charts.Frame(title=title, statistic=number.site, y_title=t("spread.value"), y_scale=shown["scale"])
     subject = Subject((*QUANTILES, "min", "max"), (number.site,), number.gradient)
     return [Picture("quantiles", charts.ribbons(ribbons, frame, t) if found else None, frame.title, subject,
                     partial(_quantile_table, ribbons, t), AROUND_PX + ROW_PX * facets.rows(len(found)),
@@ -38,24 +38,25 @@ def quantiles(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Pict
 
 def exponents(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The share of the entries at one site in each power of two over depth, a facet a variant."""
-    number, found = _asked(measured, shown, "q50")
+    number, found = _asked(measured, shown)
     histograms = [_histogram(one, number) for one in found]
-    frame = charts.Frame(title=_title(number, t("spread.exponents"), t), statistic=number.site, y_title="|x|")
+    title = depth.titled(number, depth.at(number.site, t), t, t("spread.exponents"))
+    frame = charts.Frame(title=title, statistic=number.site, y_title="|x|")
     subject = Subject(("absmax",), (number.site,), number.gradient, ("log2_hist",))
     return [Picture("exponents", charts.exponents(histograms, frame, t) if found else None, frame.title, subject,
                     partial(_histogram_table, histograms, t), AROUND_PX + ROW_PX * facets.rows(len(found)),
                     _unrecorded(measured, number, t))]
 
 
-def _asked(measured: Sequence[Measured], shown: Shown, statistic: str) -> tuple[Number, list[Measured]]:
-    """Return what is asked for, and the variants that have it."""
-    number = Number(statistic, shown["site"], shown["of"] == "gradient")
+def _asked(measured: Sequence[Measured], shown: Shown) -> tuple[Number, list[Measured]]:
+    """Return what is asked for, by one statistic of the distribution, and the variants that have it."""
+    number = Number("q50", shown["site"], shown["of"] == "gradient")
     return number, [one for one in measured if not depth.why_absent(one, number) and _recorded(one, number)]
 
 
 def _recorded(one: Measured, number: Number) -> bool:
     """Say whether the last step was recorded in detail full."""
-    return one.trace is not None and _group(number) in one.trace.snapshots[-1].histograms
+    return one.trace is not None and _group(number) in _snapshot(one).histograms
 
 
 def _unrecorded(measured: Sequence[Measured], number: Number, t: Words) -> tuple[str, ...]:
@@ -70,24 +71,18 @@ def _group(number: Number) -> str:
     return "gradients" if number.gradient else "activations"
 
 
-def _title(number: Number, what: str, t: Words) -> str:
-    gradient = [t("drift.of_gradient")] if number.gradient else []
-    return " · ".join([*gradient, what, f"{t('site.' + number.site)} ({number.site})"])
-
-
 def _ribbon(one: Measured, number: Number, look: theme.Style) -> charts.Ribbon:
     layers, rows = _places(one, number)
-    values = _values(one, number)
+    values = _snapshot(one).measured(number.gradient)
     return charts.Ribbon(one.name, layers, np.stack([values[name][rows] for name in QUANTILES]), values["min"][rows],
                          values["max"][rows], look, one.variant.key,
-                         np.nansum([values[name][rows] for name in depth.NON_FINITE], axis=0))
+                         _snapshot(one).not_finite(number.gradient)[rows])
 
 
 def _histogram(one: Measured, number: Number) -> charts.Histogram:
-    assert one.trace is not None
     layers, rows = _places(one, number)
-    counts = one.trace.snapshots[-1].histograms[_group(number)][rows]
-    return charts.Histogram(one.name, layers, counts, _values(one, number)["absmax"][rows])
+    counts = _snapshot(one).histograms[_group(number)][rows]
+    return charts.Histogram(one.name, layers, counts, _snapshot(one).measured(number.gradient)["absmax"][rows])
 
 
 def _places(one: Measured, number: Number) -> tuple[NDArray[np.int64], list[int]]:
@@ -97,9 +92,9 @@ def _places(one: Measured, number: Number) -> tuple[NDArray[np.int64], list[int]
     return np.array([layer for layers, _ in found for layer in layers]), [row for _, rows in found for row in rows]
 
 
-def _values(one: Measured, number: Number) -> Mapping[str, F64]:
+def _snapshot(one: Measured) -> Snapshot:
     assert one.trace is not None
-    return getattr(one.trace.snapshots[-1], _group(number))  # type: ignore[no-any-return]
+    return one.trace.snapshots[-1]
 
 
 def _quantile_table(ribbons: Sequence[charts.Ribbon], t: Words) -> Columns:

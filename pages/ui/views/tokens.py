@@ -37,7 +37,7 @@ def outliers(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Pictu
     one, snapshot = focus(measured, shown)
     rows = massive.massive(snapshot, one.experiment.input.source)
     title = t("tokens.outliers_title", variant=one.name)
-    subject = Subject(sites=("resid_post",), extra=("outliers",))
+    subject = Subject(sites=(STREAM,), extra=("outliers",))
     frame = charts.Frame(title=title, statistic=t("tokens.ratio"), y_title=t("tokens.token_dim"), y_scale="log",
                          x_title=t("drift.depth"))
     persisting = [row for row in rows if row.layers][:LISTED]
@@ -61,14 +61,14 @@ def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     one, snapshot = focus(measured, shown)
     width = one.experiment.model.d_model
     if not snapshot.token_rms.size:
-        subject = Subject(sites=("resid_post",), extra=("token_rms",), axes="D", entries=width)
+        subject = Subject(sites=(STREAM,), extra=("token_rms",), axes="D", entries=width)
         return [Picture("text", None, "", subject, dict, remarks=(t("drift.not_full"),), variant=one.name)]
     layer = layer_of(shown, snapshot.layout.n_layers)
     names = token_table.symbols(snapshot, one.experiment.input.source)
     columns = partial(token_table.columns, snapshot, one.experiment.input.source)
     cut = snapshot.batch_shape[0] * snapshot.batch_shape[1] > TOKENS_KEPT
     remarks = (t("tokens.cut", kept=TOKENS_KEPT),) if cut else ()
-    subject = Subject(sites=("embed",) if layer == EMBED else ("resid_post",), extra=("token_rms",), axes="D",
+    subject = Subject(sites=("embed",) if layer == EMBED else (STREAM,), extra=("token_rms",), axes="D",
                       entries=width)
     where = t("chart.embed") if layer == EMBED else f"{t('chart.layer')} {layer}"
     frame = charts.Frame(title=t("tokens.text_title", variant=one.name, where=where), statistic=t("tokens.rms"),
@@ -80,7 +80,7 @@ def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
         Picture("text", charts.grid(lines, frame, t), frame.title, subject, columns,
                 AROUND_PX + ROW_PX * max(len(lines.rows), 4), remarks, variant=one.name),
         Picture("tokens", charts.grid(replace(_depths(snapshot, names, t), name=one.name), depths, t), depths.title,
-                replace(subject, sites=("embed", "resid_post")), columns,
+                replace(subject, sites=("embed", STREAM)), columns,
                 AROUND_PX + min(LAYER_PX * (snapshot.layout.n_layers + 1), DEPTH_PX), variant=one.name),
     ]
 
@@ -120,7 +120,7 @@ def _lines(snapshot: Snapshot, layer: int, names: Sequence[str], t: Words) -> ch
     """Return the kept tokens in lines of LINE, each sequence beginning a new one."""
     sizes = snapshot.token_rms[layer + 1]
     places = _wrapped(snapshot, len(sizes))
-    exists = (places >= 0) & ~_padding(snapshot)[places]
+    exists = (places >= 0) & ~token_table.padding(snapshot)[places]
     values = np.where(exists, sizes[places], np.nan).astype(np.float64)
     rows = [t("tokens.line_name", sequence=sequence, position=position) for sequence, position in (
         token_table.place(snapshot, place) for place in places[:, 0].tolist())]
@@ -157,15 +157,6 @@ def _depths(snapshot: Snapshot, names: Sequence[str], t: Words) -> charts.Grid:
     """Return the RMS of the first sequence's tokens, position by position, the embedding and then layer by layer."""
     kept = min(max(snapshot.batch_shape[1], 1), snapshot.token_rms.shape[1])
     values = snapshot.token_rms[:, :kept].astype(np.float64)
-    exists = np.broadcast_to(~_padding(snapshot)[:kept], values.shape)
+    exists = np.broadcast_to(~token_table.padding(snapshot)[:kept], values.shape)
     columns = [f"{place} {_letter(names[place])}" if names else str(place) for place in range(kept)]
     return charts.Grid(columns, [t("chart.embed"), *map(str, range(snapshot.layout.n_layers))], values, exists, exists)
-
-
-def _padding(snapshot: Snapshot) -> NDArray[np.bool_]:
-    """Return which kept positions hold no token."""
-    kept = snapshot.token_rms.shape[1]
-    if len(snapshot.tokens):
-        return snapshot.tokens[:kept] < 0
-    padding: NDArray[np.bool_] = np.isnan(snapshot.token_rms).all(0)
-    return padding
