@@ -26,9 +26,9 @@ import torch
 from core.corpus import Batch, batch
 from core.experiment import parse
 from core.model import Stack, build
+from core.passes import step
 from core.recorder import Recorder
 from core.sites import Heads, sites_of
-from core.train import step
 
 
 class Size(NamedTuple):

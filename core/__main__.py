@@ -114,7 +114,7 @@ def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argpars
     tables, stopped, keep = [], False, not options.no_store
     with archive.opened([experiment for _, experiment in experiments], keep) as store:
         for variant, experiment in experiments:
-            result = archive.play(experiment, keep, store)
+            result = archive.play(experiment, keep, store, _progress(variant, experiment))
             tables.append(table.tidy(result.trace, result.run, variant))
             if result.stopped:
                 stopped = True
@@ -122,6 +122,19 @@ def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argpars
     whole = table.concatenate(tables)
     table.write(whole, sys.stdout.buffer if options.out == "-" else Path(options.out), ending)
     return NON_FINITE if stopped else DONE
+
+
+def _progress(variant: str | None, experiment: Experiment) -> Callable[[Any], None]:
+    """Return what says on a terminal how far a training has come; it says nothing anywhere else."""
+    steps, of = experiment.protocol.steps, f"{variant}: " if variant else ""
+
+    def tell(snapshot: Any) -> None:
+        if steps and sys.stderr.isatty():
+            end = "\n" if snapshot.step == steps else ""
+            print(f"\r\033[K{of}step {snapshot.step} of {steps}, loss {snapshot.loss:.4g}", end=end, file=sys.stderr,
+                  flush=True)
+
+    return tell
 
 
 def _check_target(out: str, ending: str, formats: Iterable[str]) -> None:

@@ -6,18 +6,25 @@ No cluster: the run takes place in this process. It knows the store; the tables 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.claims import claim
+from core.claims import Cancelled, LostClaim, claim
 from core.database import StoreError
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.rules import TEXT_HASH
-from core.store import Ask, RunView, Store
-from core.trace import NonFinite, Snapshot, Trace
+from core.runs import entries
+from core.settings import checkpoint_seconds
+from core.stops import stop
+from core.store import Ask, RunView, Store, lane_of
+from core.trace import WEIGHTS, NonFinite, Snapshot, Trace
+
+if TYPE_CHECKING:
+    from core.train import Training
 
 SERVER = "command line"
 
@@ -48,20 +55,34 @@ def opened(experiments: Sequence[Experiment], keep: bool, store: Store | None = 
         store.close()
 
 
-def play(experiment: Experiment, keep: bool, store: Store | None = None) -> Played:
-    """Play `experiment` in this process; `keep`: write it to the store, unless it stands there already.
+def play(experiment: Experiment, keep: bool, store: Store | None = None,
+         tell: Callable[[Snapshot], None] = lambda _: None) -> Played:
+    """Play `experiment` in this process; `keep`: write it to the store step by step, unless it stands there already.
 
-    `store`: from `opened`; None: one is opened here. Errors: ExperimentError when it is refused here, for instance for
-    want of the device; StoreError.
+    `store`: from `opened`; None: one is opened here; `tell` is given every snapshot. A server can go on with a training
+    that is interrupted here. Errors: ExperimentError when it is refused here, for instance
+    for want of the device; StoreError.
     """
     from core.train import train
 
     with opened([experiment], keep, store) as found:
         training = train(experiment, _texts(experiment, found))
-        trace = Trace(tuple(training))
         key = experiment.key(_kind(training.provenance))
-        run = _kept(found, experiment, key, trace, training.provenance) if keep and found else key[:16]
-    return Played(run, trace, _stop(experiment, trace.snapshots[-1]))
+        kept = _Kept(found, experiment, key, training.provenance) if keep and found else None
+        snapshots = []
+        try:
+            for snapshot in training:
+                snapshots.append(snapshot)
+                tell(snapshot)
+                if kept:
+                    kept.append(snapshot, training)
+        except BaseException as error:
+            if kept:
+                kept.give_up(error)
+            raise
+        if kept:
+            kept.finish("stopped" if training.stopped else "done")
+    return Played(kept.run if kept else key[:16], Trace(tuple(snapshots)), _stopped(experiment, snapshots[-1]))
 
 
 def listing(limit: int = 1000) -> list[dict[str, Any]]:
@@ -71,7 +92,7 @@ def listing(limit: int = 1000) -> list[dict[str, Any]]:
     """
     store = Store()
     try:
-        return [_entry(view, experiment) for view, experiment in store.listed(limit)]
+        return [_entry(entry.view, entry.experiment) for entry in entries(store, limit)]
     finally:
         store.close()
 
@@ -102,17 +123,38 @@ def stored_run(run: str) -> tuple[Experiment, Trace]:
     return experiment, Trace(tuple(Snapshot.from_bytes(content) for _, content in rows))
 
 
-def _kept(store: Store, experiment: Experiment, key: str, trace: Trace, provenance: dict[str, Any]) -> str:
-    text = store.keep_text(experiment.input.text) if experiment.input.text else None
-    canonical = experiment.canonical_json(_kind(provenance))
-    run = store.ask([Ask(key, canonical, experiment.protocol.steps + 1, text)], "probe", SERVER)[0]
-    mine = claim(store, run)
-    if mine is not None:
-        for snapshot in trace.snapshots:
-            mine.append(snapshot.step, snapshot.to_bytes())
-        mine.note(json.loads(json.dumps(provenance, default=str)))
-        mine.finish("done")
-    return run
+class _Kept:
+    """A run of this process in the store; what stands there already, or was taken away meanwhile, is left alone."""
+
+    def __init__(self, store: Store, experiment: Experiment, key: str, provenance: dict[str, Any]) -> None:
+        text = store.keep_text(experiment.input.text) if experiment.input.text else None
+        canonical = experiment.canonical_json(_kind(provenance))
+        lane, steps = lane_of(experiment), experiment.protocol.steps + 1
+        self.run = store.ask([Ask(key, canonical, steps, text)], lane, SERVER)[0]
+        self._claim, self._saved = claim(store, self.run), time.monotonic()
+        if self._claim:
+            self._claim.note(json.loads(json.dumps(provenance, default=str)))
+
+    def append(self, snapshot: Snapshot, training: Training) -> None:
+        """Write what was recorded, and now and then a checkpoint."""
+        if self._claim:
+            try:
+                self._claim.append(snapshot.step, snapshot.to_bytes(), snapshot.loss)
+                self._claim.check()
+                if time.monotonic() - self._saved > checkpoint_seconds() and not training.over:
+                    self._claim.save(training.step, training.checkpoint())
+                    self._saved = time.monotonic()
+            except (LostClaim, Cancelled):
+                self._claim = None
+
+    def finish(self, status: str, error: str | None = None) -> None:
+        if self._claim:
+            self._claim.finish(status, error)
+
+    def give_up(self, error: BaseException) -> None:
+        """Say how the run ended before its time; an interrupted one counts as cancelled, and can be gone on with."""
+        interrupted = isinstance(error, KeyboardInterrupt)
+        self.finish(*(("cancelled",) if interrupted else ("failed", " ".join(str(error).split())[:300])))
 
 
 def _kind(provenance: dict[str, Any]) -> str:
@@ -133,18 +175,14 @@ def _texts(experiment: Experiment, store: Store | None) -> dict[str, str] | None
     return {text: content} if text and content is not None else None
 
 
-def _stop(experiment: Experiment, last: Snapshot) -> str | None:
+def _stopped(experiment: Experiment, last: Snapshot) -> str | None:
     """Say where a non-finite value began, if it is of a kind that stops this experiment's run."""
-    protocol = experiment.protocol
-    forward, gradient = last.non_finite_kinds(), last.non_finite_kinds(gradient=True)
-    overflow_step = protocol.loss_scale is not None and not forward
-    stops = {kind for kind, wanted in (("nan", protocol.stop_on_nan), ("inf", protocol.stop_on_inf)) if wanted}
-    if overflow_step or last.non_finite is None or not stops & (forward | gradient):
-        return None
-    return _where(last.non_finite, last.layout.n_layers)
+    first = stop(experiment, last)
+    return None if first is None else _where(first, last.layout.n_layers)
 
 
 def _where(first: NonFinite, n_layers: int) -> str:
     place = {-1: "the embedding", n_layers: "what follows the stack"}.get(first.layer, f"layer {first.layer}")
-    return (f"stopped at a non-finite value: {first.kind} in the {first.direction} pass of step {first.step}, "
+    when = "weights before" if first.direction == WEIGHTS else f"{first.direction} pass of"
+    return (f"stopped at a non-finite value: {first.kind} in the {when} step {first.step}, "
             f"first at {first.site} of {place}")

@@ -8,18 +8,19 @@ computes anything, and nothing knows Dask: the store alone decides what is tried
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, func, insert, or_, select, update
 
-from core.database import JOBS, RUNS, SNAPSHOTS
+from core.database import CHECKPOINTS, JOBS, RUNS, SNAPSHOTS
 from core.store import UNFINISHED, Store
 
 MAX_DEATHS = 2
-"""A run whose worker died is tried once more; the second death fails it."""
+"""A run whose worker died is tried once more; the second death fails it, unless a checkpoint lies between them."""
 
 WORKER_LEASE_S = 15.0
 """A claimed run without a heartbeat for this long has lost its worker."""
@@ -41,28 +42,48 @@ class Cancelled(RuntimeError):
 
 @dataclass(frozen=True)
 class Claim:
-    """One worker's right to compute one run, from `claim`."""
+    """One worker's right to compute one run, from `claim`.
+
+    `engine`: the version that an earlier attempt began with; `recorded`: the last step that it wrote, −1 for none.
+    """
 
     store: Store
     run: str
     attempt: int
     experiment: str
     steps_total: int
+    engine: str | None = None
+    recorded: int = -1
 
-    def append(self, step: int, content: bytes) -> None:
-        """Write one snapshot, in a transaction of its own.
+    def append(self, step: int, content: bytes, loss: float = math.nan) -> None:
+        """Write one snapshot, in a transaction of its own; one that an earlier attempt has written stays what it is.
 
-        Errors: Cancelled, LostClaim; then nothing was written.
+        Errors: LostClaim; then nothing was written.
         """
+        if step <= self.recorded:
+            return
         with self.store.database.writing() as connection:
             counted = {"steps_done": step + 1, "stored_bytes": RUNS.c.stored_bytes + len(content)}
-            found = connection.execute(update(RUNS).where(self._mine(), RUNS.c.cancel.is_(False)).values(
-                heartbeat=time.time(), **counted))
+            found = connection.execute(update(RUNS).where(self._mine()).values(heartbeat=time.time(), **counted))
             if found.rowcount:
-                connection.execute(insert(SNAPSHOTS).values(run=self.run, step=step, content=content))
+                connection.execute(insert(SNAPSHOTS).values(
+                    run=self.run, step=step, content=content, written=time.time(),
+                    loss=None if math.isnan(loss) else loss))
         if not found.rowcount:
-            self.check()
             raise LostClaim(self.run)
+
+    def checkpoint(self) -> bytes | None:
+        """Return where an earlier attempt can be gone on from, if there is such a place."""
+        with self.store.database.reading() as connection:
+            return connection.scalar(select(CHECKPOINTS.c.content).where(CHECKPOINTS.c.run == self.run))
+
+    def save(self, step: int, content: bytes) -> None:
+        """Keep a checkpoint in place of an older one. A worker that got so far may die again before the run fails."""
+        with self.store.database.writing() as connection:
+            if connection.execute(update(RUNS).where(self._mine()).values(heartbeat=time.time(), deaths=0)).rowcount:
+                connection.execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.run == self.run))
+                connection.execute(insert(CHECKPOINTS).values(
+                    run=self.run, step=step, bytes=len(content), content=content))
 
     def check(self) -> None:
         """Look at the cancel flag.
@@ -76,10 +97,12 @@ class Claim:
         if cancel:
             raise Cancelled(self.run)
 
-    def beat(self) -> None:
-        """Say that the worker lives."""
+    def beat(self, step: int = -1, pace: float | None = None) -> None:
+        """Say that the worker lives, which step it has played, and how many seconds one takes."""
+        done = case((RUNS.c.steps_done < step + 1, step + 1), else_=RUNS.c.steps_done)
         with self.store.database.writing() as connection:
-            connection.execute(update(RUNS).where(self._mine()).values(heartbeat=time.time()))
+            connection.execute(update(RUNS).where(self._mine()).values(
+                heartbeat=time.time(), steps_done=done, pace=pace))
 
     def note(self, provenance: Mapping[str, Any]) -> None:
         """Keep where and how the run is computed."""
@@ -89,10 +112,13 @@ class Claim:
 
     def finish(self, status: str, error: str | None = None) -> None:
         """Write how the run ended; a claim that was lost meanwhile changes nothing."""
-        keeps_key: dict[str, Any] = {} if status in ("done", "stopped") else {"claim": None}
+        complete = status in ("done", "stopped")
+        keeps_key: dict[str, Any] = {} if complete else {"claim": None}
         with self.store.database.writing() as connection:
-            connection.execute(update(RUNS).where(self._mine()).values(
-                status=status, error=error, finished=time.time(), **keeps_key))
+            ended = connection.execute(update(RUNS).where(self._mine()).values(
+                status=status, error=error, finished=time.time(), pace=None, **keeps_key))
+            if complete and ended.rowcount:
+                connection.execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.run == self.run))
 
     def surrender(self) -> None:
         """Give the run back to the queue: this worker ends for a reason that is not the run's."""
@@ -104,17 +130,21 @@ class Claim:
 
 
 def claim(store: Store, run: str) -> Claim | None:
-    """Claim a waiting run for this worker, or return None where another one was faster or it was cancelled."""
+    """Claim a waiting run for this worker, or return None where another one was faster or it was cancelled.
+
+    What earlier attempts have recorded stays.
+    """
     now = time.time()
     with store.database.writing() as connection:
         taken = connection.execute(update(RUNS).where(RUNS.c.id == run, RUNS.c.status == "queued").values(
-            status="running", started=now, heartbeat=now, attempts=RUNS.c.attempts + 1, steps_done=0, stored_bytes=0))
+            status="running", started=now, heartbeat=now, attempts=RUNS.c.attempts + 1))
         if not taken.rowcount:
             return None
-        connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.run == run))
-        row = connection.execute(select(RUNS.c.attempts, RUNS.c.experiment, RUNS.c.steps_total)
-                                 .where(RUNS.c.id == run)).one()
-    return Claim(store, run, *row)
+        row = connection.execute(select(
+            RUNS.c.attempts, RUNS.c.experiment, RUNS.c.steps_total, RUNS.c.provenance).where(RUNS.c.id == run)).one()
+        recorded = connection.scalar(select(func.max(SNAPSHOTS.c.step)).where(SNAPSHOTS.c.run == run))
+    return Claim(store, run, row.attempts, row.experiment, row.steps_total,
+                 engine=json.loads(row.provenance or "{}").get("engine"), recorded=-1 if recorded is None else recorded)
 
 
 def waiting_runs(store: Store, job: str) -> list[str]:

@@ -57,6 +57,18 @@ def batch(experiment: Experiment, step: int, texts: Texts | None = None) -> Batc
     return Batch(_padded(drawn[:, :-1].contiguous(), mask), _padded(drawn[:, 1:].contiguous(), mask), mask)
 
 
+def with_own_text(experiment: Experiment, texts: Texts | None) -> Experiment:
+    """Return `experiment` with the text itself where ``input.text`` names it by its hash: found and checked once.
+
+    Errors: as `batch`.
+    """
+    given = experiment.input.text
+    if given is None:
+        return experiment
+    source = experiment.input.model_copy(update={"text": _own_text(given, texts)})
+    return experiment.model_copy(update={"input": source})
+
+
 def lengths(experiment: Experiment) -> tuple[int, ...] | None:
     """Return the number of real tokens of each sequence, the same in every batch; None where all are full.
 

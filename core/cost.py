@@ -6,29 +6,36 @@ products (two operations each, backward twice the forward); memory and bytes sto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 from core import rules
-from core.experiment import Experiment, Input, Model
+from core.experiment import Experiment, Input, Model, Protocol
 from core.fields import ExperimentError
+from core.schedules import recorded_steps
 from core.tables import GATED_ACTIVATIONS, NORMS, PLACEMENTS, VECTOR_SOURCES, Norm
-from core.vocabulary import HISTOGRAM_BINS, IDS_KEPT, SITES, STATISTICS, TOKENS_KEPT
+from core.vocabulary import HEAD_MEASURES, HISTOGRAM_BINS, IDS_KEPT, SITES, STATISTICS, TOKENS_KEPT
 
 BYTES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 SUBLAYERS = {"both": ("attention", "mlp"), "attention": ("attention",), "mlp": ("mlp",)}
 FLOPS_PER_SECOND = {"float32": 6e10, "bfloat16": 6e10, "float16": 5e9, "float64": 3e10}
-SECONDS_PER_LAYER = 0.02
+SECONDS_PER_LAYER = {"full": 0.02, "standard": 0.004}
+SECONDS_PER_STEP = 0.002
 SECONDS_PER_CHAIN = 1.7e-9
-"""What one core computes; how long it takes to record one layer in detail full; and the stationary distribution of a
-chain, per state cubed. Measured on 2 cores of 2024; they only decide whether a page runs at once or asks first."""
+"""What one core computes; how long it takes to record one layer in each detail; what a step of a training takes beside
+its operations, per layer; and the stationary distribution of a chain, per state cubed. Measured on 2 cores of 2024;
+they only decide whether a page runs at once or asks first, and what it says of the time."""
+
+OPTIMIZER_STATES = {"adam": 2, "adamw": 2, "sgd": 1}
+"""How many numbers an optimizer keeps for each parameter; sgd only with momentum."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """An estimate: `flops` of all steps, both passes; `peak_bytes` while it runs; `stored_bytes` in the store.
 
-    `seconds`: rough time on one core.
+    `seconds`: rough time on one core; `held_bytes`: the part of the peak that a training holds between its steps, while
+    its variants play theirs; `recorded`: steps that are recorded.
     """
 
     parameters: int
@@ -36,6 +43,8 @@ class Cost:
     peak_bytes: int
     stored_bytes: int
     seconds: float
+    held_bytes: int = 0
+    recorded: int = 1
 
 
 def cost(experiment: Experiment) -> Cost:
@@ -47,16 +56,38 @@ def cost(experiment: Experiment) -> Cost:
     steps = protocol.steps + 1  # snapshot k is taken after k updates, from 0 on
     pairs = _pairs(model, source)
     matrix_flops = 2 * tokens * _matrix_entries(model, source) + 4 * pairs * (model.head_dim or 0)
-    copies = 4 if protocol.steps and protocol.optimizer != "sgd" else 2
     written_out = pairs * 4 if protocol.attention == "explicit" else 0
     activations = (_saved_entries(model, source) + written_out) * BYTES[protocol.dtype]
-    weights = count * copies * max(4, BYTES[protocol.dtype])
-    recorded = steps if protocol.record_every == "log" else protocol.steps // protocol.record_every + 1
+    weights = count * max(4, BYTES[protocol.dtype])
+    states = _optimizer_states(protocol)
+    held = weights * (3 + states) if protocol.steps else 0  # the third: the weights before the update
+    kept = weights * (1 + states) if protocol.steps else 0  # a checkpoint, in memory once more while it is made
     flops = 3.0 * matrix_flops * steps
-    seconds = flops / FLOPS_PER_SECOND[protocol.dtype] + recorded * model.n_layers * SECONDS_PER_LAYER
-    if source.source == "markov":
-        seconds += SECONDS_PER_CHAIN * (source.vocab or 0) ** 3
-    return Cost(count, flops, activations + weights, recorded * _snapshot_bytes(model, source, protocol.dtype), seconds)
+    full, standard = _recorded(protocol)
+    stored = full * _snapshot_bytes(model, source, protocol.dtype) + standard * _standard_bytes(model) + kept
+    return Cost(count, flops, max(activations + (held or 2 * weights), held + 2 * kept), stored,
+                _seconds(canonical, flops), held, full + standard)
+
+
+def _optimizer_states(protocol: Protocol) -> int:
+    without = protocol.optimizer == "sgd" and not protocol.momentum
+    return 0 if without else OPTIMIZER_STATES[protocol.optimizer]
+
+
+def _recorded(protocol: Protocol) -> tuple[int, int]:
+    """Return how many steps are recorded in detail full, and how many in detail standard."""
+    count = recorded_steps(protocol)
+    full = {"full": count, "standard": 0}.get(protocol.detail or "", min(count, 2))
+    return full, count - full
+
+
+def _seconds(canonical: Experiment, flops: float) -> float:
+    model, source, protocol = canonical.model, canonical.input, canonical.protocol
+    full, standard = _recorded(protocol)
+    recording = model.n_layers * (full * SECONDS_PER_LAYER["full"] + standard * SECONDS_PER_LAYER["standard"])
+    chain = SECONDS_PER_CHAIN * (source.vocab or 0) ** 3 if source.source == "markov" else 0.0
+    return (flops / FLOPS_PER_SECOND[protocol.dtype] + recording + chain
+            + protocol.steps * model.n_layers * SECONDS_PER_STEP)
 
 
 def parameters(canonical: Experiment) -> int:
@@ -76,18 +107,33 @@ def parameters(canonical: Experiment) -> int:
 def check_limits(experiments: list[Experiment], limits: Mapping[str, float]) -> None:
     """Refuse what is over the limits; `limits` maps a field of Cost (``peak_bytes``, ``flops``…) to its largest value.
 
-    Memory holds one variant at a time, so the largest counts; operations and stored bytes add up.
+    Memory holds one variant's step at a time, so the largest counts, and what all trainings hold between their steps;
+    operations and stored bytes add up.
     Errors: ExperimentError with the estimate and the limit.
     """
     costs = [cost(experiment) for experiment in experiments]
     for name, limit in limits.items():
-        values = [float(getattr(estimate, name)) for estimate in costs]
-        total = max(values) if name in ("peak_bytes", "parameters") else sum(values)
+        total = _together(costs, name)
         if total > limit:
             unit, scale, digits = _LIMIT_UNITS[name]
             needed, most = f"{total / scale:,.{digits}f}", f"{limit / scale:,.{digits}f}"
             raise ExperimentError(f"the experiment would need {needed} {unit}; allowed: up to {most} {unit}",
                                   f"limit_{name}", needed=needed, limit=most)
+
+
+def _together(costs: Sequence[Cost], name: str) -> float:
+    """Return a field of several estimates together."""
+    values = [float(getattr(one, name)) for one in costs]
+    if name == "peak_bytes":
+        return max(one.peak_bytes - one.held_bytes for one in costs) + sum(one.held_bytes for one in costs)
+    return max(values) if name == "parameters" else sum(values)
+
+
+def together(costs: Sequence[Cost]) -> Cost:
+    """Return the estimate of several runs that are asked for at once; of parameters and memory as in `check_limits`."""
+    total = {one.name: _together(costs, one.name) for one in fields(Cost)}
+    return Cost(**{name: value if name in ("flops", "seconds") else int(value)  # type: ignore[arg-type]
+                   for name, value in total.items()})
 
 
 _LIMIT_UNITS = {"parameters": ("parameters", 1, 0), "flops": ("GFLOP", 1e9, 1),
@@ -140,6 +186,14 @@ def _saved_entries(model: Model, source: Input) -> int:
     inner = (model.d_ff or 0) * (4 if model.activation in GATED_ACTIVATIONS else 3)
     logits = 0 if source.source in VECTOR_SOURCES else 3 * (source.vocab or 0)
     return source.batch * source.seq_len * (model.n_layers * (14 * model.d_model + inner) + logits)
+
+
+def _standard_bytes(model: Model) -> int:
+    """Return about what one snapshot in detail standard takes, compressed."""
+    sites = model.n_layers * sum(site.where == "block" for site in SITES.values())
+    numbers = (2 * sites * sum(one.detail == "standard" for one in STATISTICS.values())
+               + model.n_layers * (4 * 20 + len(HEAD_MEASURES) * model.n_heads))
+    return 8_192 + 4 * numbers
 
 
 def _snapshot_bytes(model: Model, source: Input, dtype: str) -> int:

@@ -37,11 +37,12 @@ from sqlalchemy import (
     make_url,
     select,
     text,
+    update,
 )
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 BACKENDS = ("sqlite", "postgresql")
 BUSY_TIMEOUT_S = 30
 ALONE = text("SELECT pg_advisory_xact_lock(20170612)")
@@ -69,6 +70,7 @@ RUNS = Table(
     Column("lane", String(16), nullable=False),
     Column("experiment", Text, nullable=False),  # canonical JSON
     Column("text", String(80), index=True),      # content hash of the visitor's own text
+    Column("name", Text),                        # a visitor's own
     Column("status", String(16), nullable=False),
     Column("error", Text),
     Column("provenance", Text),  # JSON
@@ -82,6 +84,7 @@ RUNS = Table(
     Column("pinned", Boolean, nullable=False, default=False),
     Column("steps_done", Integer, nullable=False, default=0),
     Column("steps_total", Integer, nullable=False),
+    Column("pace", Double),  # seconds a step takes now
     Column("stored_bytes", BigInteger, nullable=False, default=0),
     Index("runs_by_status", "status", "lane"),
 )
@@ -90,8 +93,19 @@ SNAPSHOTS = Table(
     "snapshots", METADATA,
     Column("run", String(32), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("step", Integer, primary_key=True),
+    Column("loss", Double),     # null: NaN, which SQLite cannot hold
+    Column("written", Double),  # null in what an older version wrote
     Column("content", LargeBinary, nullable=False),
 )
+
+CHECKPOINTS = Table(
+    "checkpoints", METADATA,
+    Column("run", String(32), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("step", Integer, nullable=False),  # the next one that is played
+    Column("bytes", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""Where an unfinished training can go on from: the last one of each run."""
 
 TEXTS = Table(
     "texts", METADATA,
@@ -105,6 +119,14 @@ FACTS = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
+
+
+MIGRATIONS: dict[str, tuple[str, ...]] = {
+    "1": ("ALTER TABLE runs ADD COLUMN name TEXT", "ALTER TABLE runs ADD COLUMN pace DOUBLE PRECISION",
+          "ALTER TABLE snapshots ADD COLUMN loss DOUBLE PRECISION",
+          "ALTER TABLE snapshots ADD COLUMN written DOUBLE PRECISION"),
+}
+"""Schema of an older version → what makes it the next one; a number up each time. Missing tables are made anyway."""
 
 
 class StoreError(RuntimeError):
@@ -216,7 +238,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _create_tables(engine: Engine, url: URL) -> None:
-    """Create what is missing; two processes may do so at once."""
+    """Create what is missing and bring an older schema up to date; two processes may do so at once."""
     with engine.begin() as connection:
         if connection.dialect.name != "sqlite":
             connection.execute(ALONE)
@@ -224,6 +246,11 @@ def _create_tables(engine: Engine, url: URL) -> None:
         found = connection.scalar(select(FACTS.c.value).where(FACTS.c.name == "schema"))
         if found is None:
             connection.execute(insert(FACTS).values(name="schema", value=SCHEMA_VERSION))
+        while found in MIGRATIONS:
+            for statement in MIGRATIONS[found]:
+                connection.execute(text(statement))
+            found = str(int(found) + 1)
+            connection.execute(update(FACTS).where(FACTS.c.name == "schema").values(value=found))
     if found not in (None, SCHEMA_VERSION):
         engine.dispose()
         raise StoreError(f"the store {url.render_as_string()} has schema {found}, this program needs {SCHEMA_VERSION}; "

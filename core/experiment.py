@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core import rules
 from core.fields import ExperimentError, one_of, sentence, within
-from core.tables import ACTIVATIONS, INITS, NORMS, PATTERNS, PLACEMENTS, POSITIONS, QK_NORMS, SOURCES
+from core.schedules import SCHEDULES
+from core.tables import ACTIVATIONS, INITS, NORMS, OPTIMIZERS, PATTERNS, PLACEMENTS, POSITIONS, QK_NORMS, SOURCES
 
 ENGINE_VERSION = "1"
 """Raise it whenever the same experiment would give other numbers."""
@@ -126,13 +127,13 @@ class Protocol(_Part):
     loss: Annotated[str, one_of(("next_token", "projection"))] | None = None
     steps: Annotated[int, within(0, 100000)] = 0
     record_every: Annotated[int, within(1, 10000)] | Literal["log"] = 1
-    optimizer: Annotated[str, one_of(("adamw", "sgd", "adam"))] = "adamw"
+    optimizer: Annotated[str, one_of(OPTIMIZERS)] = "adamw"
     lr: Annotated[float, within(0, 1000)] = 1e-3
     betas: tuple[Annotated[float, within(0, below=1)], Annotated[float, within(0, below=1)]] = (0.9, 0.95)
     momentum: Annotated[float, within(0, below=1)] = 0.0
     weight_decay: Annotated[float, within(0)] = 0.0
     warmup: Annotated[int, within(0)] = 0
-    schedule: Annotated[str, one_of(("constant", "cosine"))] = "constant"
+    schedule: Annotated[str, one_of(SCHEDULES)] = "constant"
     grad_clip: Annotated[float, within(above=0)] | None = None
     stop_on_nan: bool = True
     stop_on_inf: bool = True

@@ -16,6 +16,7 @@ from typing import Any
 
 from core.claims import fail_job, give_back, keep_jobs, release_jobs, waiting_jobs
 from core.cluster import Cluster, trouble
+from core.pruning import prune
 from core.settings import scheduler, store_limit
 from core.store import Store
 
@@ -117,7 +118,7 @@ class Keeper:
             self._deaf = True
         if time.monotonic() - self._pruned > PRUNE_S or not self._pruned:
             self._pruned = time.monotonic()
-            self._store.prune(store_limit())
+            prune(self._store, store_limit())
 
     def _submit(self, cluster: Cluster) -> None:
         """Take note of jobs that were played, and hand over those that have waiting runs."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,14 +35,15 @@ SAFE = (1e-13, 1e17)
 class ParameterMeasures:
     """`statistics`: name → (P,), NaN where there is no gradient; `grad_total_norm`: √Σ param_grad_norm².
 
-    `observed`: whether a gradient is there, (P,). `non_finite`: position of the first parameter with a gradient that is
-    not finite, and its kind (nan or inf).
+    `observed`: whether a gradient is there, (P,). `non_finite`, `broken`: position of the first parameter whose
+    gradient, or whose weight, is not finite, and its kind (nan or inf); gradients count from the last parameter on.
     """
 
     statistics: Mapping[str, F64]
     grad_total_norm: float
     observed: NDArray[np.bool_]
     non_finite: tuple[int, str] | None
+    broken: tuple[int, str] | None = None
 
 
 def layer_of(name: str, n_layers: int) -> int:
@@ -63,13 +64,23 @@ def parameter_measures(parameters: Sequence[Tensor], loss_scale: float = 1.0) ->
     seen = [place for place, parameter in enumerate(parameters) if parameter.grad is not None]
     grads = np.full(len(parameters), np.nan)
     grads[seen] = norms([_dense(parameters[place].grad) for place in seen]) / loss_scale
-    bad = [place for place in seen if not np.isfinite(grads[place])]
-    first = (bad[-1], "nan" if np.isnan(grads[bad[-1]]) else "inf") if bad else None
     with np.errstate(all="ignore"):
         rms = weights / np.sqrt(sizes)
     measured = {"weight_norm": weights, "weight_rms": rms, "param_grad_norm": grads}
     observed = np.array([parameter.grad is not None for parameter in parameters], bool)
-    return ParameterMeasures(measured, _together(grads[seen]), observed, first)
+    return ParameterMeasures(measured, _together(grads[seen]), observed, _first(grads, seen[::-1]),
+                             _first(weights, range(len(weights))))
+
+
+def total_norm(parameters: Sequence[Tensor], loss_scale: float = 1.0) -> float:
+    """Return grad_total_norm alone: √Σ‖∂loss/∂w‖² over the gradients that are there, divided by `loss_scale`."""
+    return _together(norms([_dense(one.grad) for one in parameters if one.grad is not None]) / loss_scale)
+
+
+def _first(sizes: F64, order: Iterable[int]) -> tuple[int, str] | None:
+    """Return the first place in this order whose norm is not finite, and the kind."""
+    found = next((place for place in order if not np.isfinite(sizes[place])), None)
+    return None if found is None else (found, "nan" if np.isnan(sizes[found]) else "inf")
 
 
 def norms(tensors: Sequence[Tensor]) -> F64:

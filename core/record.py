@@ -24,11 +24,10 @@ from core.rows import RealTokens
 from core.sites import Heads
 from core.statistics import cosine_of, histogram_of, named, row_of
 from core.token_rms import StreamTokens
-from core.trace import Layout, NonFinite, Outlier, Snapshot
+from core.trace import FORWARD, GRADIENT, WEIGHTS, Layout, NonFinite, Outlier, Snapshot
 from core.vocabulary import HEAD_MEASURES, SITES, STATISTICS, TOKEN_SHAPES
 
 F64 = NDArray[np.float64]
-FORWARD, GRADIENT = "forward", "gradient"
 
 BRANCHES: dict[str, tuple[str, ...]] = {"attn_out": ("resid_pre",), "mlp_out": ("resid_mid", "resid_pre")}
 """Branch → the stream it is added to, the first of these sites that the layer has."""
@@ -158,7 +157,9 @@ class Record:
 
     def _non_finite(self, step: int, loss: float, layout: Layout, tables: Mapping[str, F64],
                     parameters: ParameterMeasures) -> NonFinite | None:
-        """Return the first non-finite value: forward, the loss, gradients in backward order, then parameters'."""
+        """Return the first non-finite value: weights, forward, loss, gradients in backward order, then parameters'."""
+        if parameters.broken is not None:
+            return NonFinite(step, *layout.parameters[parameters.broken[0]], WEIGHTS, parameters.broken[1])
         for direction in (FORWARD, GRADIENT):
             for row in self._rows[direction]:
                 if kind := _kind(tables[direction][row]):
@@ -167,8 +168,7 @@ class Record:
                 return NonFinite(step, layout.n_layers, "loss", FORWARD, "nan" if np.isnan(loss) else "inf")
         if parameters.non_finite is None:
             return None
-        place, kind = parameters.non_finite
-        return NonFinite(step, *layout.parameters[place], GRADIENT, kind)
+        return NonFinite(step, *layout.parameters[parameters.non_finite[0]], GRADIENT, parameters.non_finite[1])
 
 
 @lru_cache(maxsize=256)

@@ -28,11 +28,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from core.parameters import layer_of, parameter_measures
-from core.record import FORWARD, GRADIENT, Record
+from core.record import Record
 from core.rows import RealTokens
 from core.sites import Heads, sites_of
 from core.statistics import is_full
-from core.trace import Layout, Snapshot
+from core.trace import FORWARD, GRADIENT, Layout, Snapshot
 from core.vocabulary import SITES
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")

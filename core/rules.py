@@ -97,9 +97,6 @@ def _is_built(experiment: Experiment) -> None:
     if experiment.model.family != "transformer":
         raise ExperimentError(f'model.family is "{experiment.model.family}"; the recurrent families are not built yet; '
                               "allowed: transformer", "family_not_built")
-    if experiment.protocol.steps:
-        raise ExperimentError(f"protocol.steps is {experiment.protocol.steps}; training is not built yet; "
-                              "allowed: 0, a probe at initialization", "training_not_built")
 
 
 def _heads(experiment: Experiment) -> None:

@@ -20,8 +20,10 @@ SETTINGS: dict[str, str] = {
     "DRIFTSCOPE_WORKER_MEMORY": "memory of one worker; default: a quarter of the machine's",
     "DRIFTSCOPE_PROBE_WORKERS": "workers of the lane of probes; default: 2, or 1 on a single core",
     "DRIFTSCOPE_WORKER_THREADS": "torch threads of one worker; default: all cores but one, shared by the probe workers",
+    "DRIFTSCOPE_CHECKPOINT_SECONDS": "how often a training leaves a checkpoint; default: 30",
     "DRIFTSCOPE_LIMIT_PARAMETERS": "largest model that is accepted, in parameters; default: 1e9",
-    "DRIFTSCOPE_LIMIT_FLOPS": "largest estimate of operations of one request; default: 2e13",
+    "DRIFTSCOPE_LIMIT_FLOPS": "largest estimate of operations of one request for probes; default: 2e13",
+    "DRIFTSCOPE_LIMIT_TRAINING_FLOPS": "the same of one training with its variants; default: 2e14",
     "DRIFTSCOPE_LIMIT_PEAK_BYTES": "largest estimate of memory of one run; default: a worker's memory less 1GiB, but "
                                    "at least half of it",
     "DRIFTSCOPE_LIMIT_STORED_BYTES": "largest estimate of what one request stores; default: 256MiB",
@@ -80,12 +82,18 @@ def worker_threads() -> int:
     return max(1, int(_number("DRIFTSCOPE_WORKER_THREADS", (CPU_COUNT - 1) // probe_workers())))
 
 
-def limits() -> dict[str, float]:
-    """Return the largest accepted value of each field of an estimate (`core.cost.Cost`)."""
+def checkpoint_seconds() -> float:
+    """Return after how many seconds a training leaves its next checkpoint."""
+    return _number("DRIFTSCOPE_CHECKPOINT_SECONDS", 30.0)
+
+
+def limits(training: bool = False) -> dict[str, float]:
+    """Return the largest accepted value of each field of an estimate (`core.cost.Cost`), of probes or of trainings."""
     memory = worker_memory()
+    flops = (("DRIFTSCOPE_LIMIT_TRAINING_FLOPS", 2e14) if training else ("DRIFTSCOPE_LIMIT_FLOPS", 2e13))
     return {
         "parameters": _number("DRIFTSCOPE_LIMIT_PARAMETERS", 1e9),
-        "flops": _number("DRIFTSCOPE_LIMIT_FLOPS", 2e13),
+        "flops": _number(*flops),
         "peak_bytes": _number("DRIFTSCOPE_LIMIT_PEAK_BYTES", max(memory - GIB, memory / 2)),
         "stored_bytes": _number("DRIFTSCOPE_LIMIT_STORED_BYTES", 256 * 2**20),
     }
@@ -98,7 +106,9 @@ def check() -> None:
     """
     store_limit()
     worker_threads()
-    limits()
+    checkpoint_seconds()
+    for training in (False, True):
+        limits(training)
 
 
 def surroundings() -> str:

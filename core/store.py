@@ -11,17 +11,17 @@ asked for again, which makes a new run.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, null, select, update
 
-from core.database import FACTS, JOBS, RUNS, SNAPSHOTS, TEXTS, Database, StoreError, text_bytes
-from core.experiment import parse
+from core.database import FACTS, JOBS, RUNS, SNAPSHOTS, TEXTS, Database, StoreError
+from core.experiment import Experiment, parse
 from core.rules import text_hash
 from core.settings import store_url
 
@@ -30,11 +30,8 @@ UNFINISHED = ("queued", "running")
 FINISHED = ("done", "stopped", "failed", "cancelled")
 STATUSES = (*UNFINISHED, *FINISHED)
 
-DAY_S = 86_400.0
-"""A text that no run needs is kept this long."""
-
 GRACE_S = 1200.0
-"""The same in a store that is over its limit: time enough to ask for a run of it."""
+"""A text that no run needs is kept this long in a store that is over its limit: time enough to ask for a run of it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class RunView:
-    """What a run looks like at one moment. `queue_position`: how many unfinished runs of its lane stand before it."""
+    """What a run looks like at one moment. `queue_position`: how many unfinished runs of its lane stand before it.
+
+    `name`: a visitor's own; `deaths`: how many workers have died over it since it last got on; `pace`: seconds that a
+    step takes now, None where nobody computes it.
+    """
 
     id: str
     key: str
@@ -62,6 +63,11 @@ class RunView:
     created: float
     started: float | None
     finished: float | None
+    job: str = ""
+    name: str | None = None
+    pinned: bool = False
+    deaths: int = 0
+    pace: float | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -150,8 +156,8 @@ class Store:
         Errors: StoreError when one is not in the store.
         """
         with self.database.reading() as connection:
-            rows = connection.execute(_view_columns().where(RUNS.c.id.in_(run_ids))).mappings()
-            found = {row["id"]: _view(row) for row in rows}
+            rows = connection.execute(view_columns().where(RUNS.c.id.in_(run_ids))).mappings()
+            found = {row["id"]: as_view(row) for row in rows}
         missing = [run_id for run_id in run_ids if run_id not in found]
         if missing:
             raise StoreError(f"the store has no run {missing[0]}")
@@ -160,17 +166,8 @@ class Store:
     def recent(self, limit: int = 50) -> list[RunView]:
         """Return the youngest runs, youngest first, without their provenance, which is long."""
         with self.database.reading() as connection:
-            rows = connection.execute(_view_columns(null()).order_by(RUNS.c.number.desc()).limit(limit)).mappings()
-            return [_view(row) for row in rows]
-
-    def listed(self, limit: int) -> list[tuple[RunView, str]]:
-        """Return the youngest runs as `recent` does, each with the canonical JSON of its experiment."""
-        columns = _view_columns(null()).add_columns(RUNS.c.experiment)
-        with self.database.reading() as connection:
-            rows = [dict(row) for row in connection.execute(
-                columns.order_by(RUNS.c.number.desc()).limit(limit)).mappings()]
-        experiments = [str(row.pop("experiment")) for row in rows]
-        return [(_view(row), experiment) for row, experiment in zip(rows, experiments, strict=True)]
+            rows = connection.execute(view_columns(null()).order_by(RUNS.c.number.desc()).limit(limit)).mappings()
+            return [as_view(row) for row in rows]
 
     def unfinished(self, run_ids: Sequence[str]) -> int:
         """Return how many of the runs are not over yet; the cheapest question a waiting page can ask."""
@@ -195,6 +192,23 @@ class Store:
         with self.database.reading() as connection:
             return [(step, content) for step, content in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
 
+    def steps(self, run_id: str, after: int = -1) -> list[tuple[int, float]]:
+        """Return (step, loss) of every snapshot of a run beyond step `after`, oldest first: cheap, and all of them."""
+        rows = select(SNAPSHOTS.c.step, SNAPSHOTS.c.loss).where(SNAPSHOTS.c.run == run_id, SNAPSHOTS.c.step > after)
+        with self.database.reading() as connection:
+            return [(step, math.nan if loss is None else loss)
+                    for step, loss in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
+
+    def snapshots_at(self, run_id: str, steps: Sequence[int]) -> list[tuple[int, bytes]]:
+        """Return (step, content) of the snapshots of a run at these steps, oldest first."""
+        found: list[tuple[int, bytes]] = []
+        with self.database.reading() as connection:
+            for start in range(0, len(steps), 500):
+                rows = select(SNAPSHOTS.c.step, SNAPSHOTS.c.content).where(
+                    SNAPSHOTS.c.run == run_id, SNAPSHOTS.c.step.in_(steps[start:start + 500]))
+                found += [(step, content) for step, content in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
+        return found
+
     def cancel(self, run_ids: Sequence[str]) -> None:
         """Ask the runs to end: a waiting one is cancelled at once, a running one is told so at its next step."""
         chosen = RUNS.c.id.in_(run_ids)
@@ -203,27 +217,10 @@ class Store:
                 status="cancelled", cancel=True, claim=None, finished=time.time()))
             connection.execute(update(RUNS).where(chosen, RUNS.c.status == "running").values(cancel=True, claim=None))
 
-    def pin(self, run_id: str, pinned: bool = True) -> None:
-        """Keep a run, whatever the store's size, or let it go again."""
-        with self.database.writing() as connection:
-            connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(pinned=pinned))
 
-    def prune(self, limit_bytes: int) -> int:
-        """Remove the oldest unpinned finished runs until at most `limit_bytes` of snapshots and their texts are left.
-
-        Texts that no run needs never drive a run out; they go after a day, or earlier when all together are over the
-        limit. Return the number of runs removed.
-        """
-        with self.database.writing() as connection:
-            chosen = _oldest(connection, limit_bytes)
-            for start in range(0, len(chosen), 500):
-                connection.execute(delete(RUNS).where(RUNS.c.id.in_(chosen[start:start + 500])))
-            connection.execute(delete(JOBS).where(JOBS.c.id.not_in(select(RUNS.c.job))))
-            needed = select(RUNS.c.text).where(RUNS.c.text.is_not(None))
-            age = DAY_S if _run_bytes(connection) + sum(_texts(connection).values()) <= limit_bytes else GRACE_S
-            connection.execute(delete(TEXTS).where(TEXTS.c.created < time.time() - age, TEXTS.c.hash.not_in(needed)))
-        self.database.shrink()
-        return len(chosen)
+def lane_of(experiment: Experiment) -> str:
+    """Return the lane in which an experiment is computed: a training must not make a probe wait."""
+    return "train" if experiment.protocol.steps else "probe"
 
 
 def _checked_hash(text: str) -> str:
@@ -251,47 +248,18 @@ def _new_job(connection: Connection, asks: Iterable[Ask], lane: str, server: str
     return made
 
 
-def _run_bytes(connection: Connection) -> int:
-    """Return the size of all snapshots."""
-    return int(connection.scalar(select(func.coalesce(func.sum(RUNS.c.stored_bytes), 0))) or 0)
-
-
-def _texts(connection: Connection) -> dict[str, int]:
-    """Return the size of every kept text, by its hash."""
-    return {name: int(size) for name, size in connection.execute(select(TEXTS.c.hash, text_bytes(connection)))}
-
-
-def _oldest(connection: Connection, limit_bytes: int) -> list[str]:
-    """Return the unpinned finished runs, oldest first, that have to go for the rest to be within `limit_bytes`.
-
-    A text goes with the last of the runs that need it.
-    """
-    users = Counter(connection.scalars(select(RUNS.c.text).where(RUNS.c.text.is_not(None))))
-    texts = {name: size for name, size in _texts(connection).items() if name in users}
-    excess = _run_bytes(connection) + sum(texts.values()) - limit_bytes
-    rows = connection.execute(
-        select(RUNS.c.id, RUNS.c.stored_bytes, RUNS.c.text)
-        .where(RUNS.c.status.in_(FINISHED), RUNS.c.pinned.is_(False)).order_by(RUNS.c.finished, RUNS.c.number))
-    chosen = []
-    for run_id, size, text in rows:
-        if excess <= 0:
-            break
-        chosen.append(run_id)
-        users[text] -= 1
-        excess -= size + (texts.get(text, 0) if not users[text] else 0)
-    return chosen
-
-
-def _view_columns(provenance: ColumnElement[Any] = RUNS.c.provenance) -> Select[Any]:
+def view_columns(provenance: ColumnElement[Any] = RUNS.c.provenance) -> Select[Any]:
     """Select what a RunView holds."""
     other = RUNS.alias("other")
     before = select(func.count()).select_from(other).where(
         other.c.status.in_(UNFINISHED), other.c.lane == RUNS.c.lane, other.c.number < RUNS.c.number,
         RUNS.c.status == "queued").scalar_subquery()
-    names = ("id", "key", "lane", "status", "error", "steps_done", "steps_total", "created", "started", "finished")
+    names = ("id", "key", "lane", "status", "error", "steps_done", "steps_total", "created", "started", "finished",
+             "job", "name", "pinned", "deaths", "pace")
     columns = [RUNS.c[name] for name in names]
     return select(*columns, before.label("queue_position"), provenance.label("provenance"))
 
 
-def _view(row: Mapping[Any, Any]) -> RunView:
+def as_view(row: Mapping[Any, Any]) -> RunView:
+    """Return a row of `view_columns` as a RunView."""
     return RunView(**{**row, "provenance": json.loads(row["provenance"] or "{}")})

@@ -103,6 +103,12 @@ SOURCES: dict[str, str] = {
     "markov": "core.corpus:markov",
 }
 
+OPTIMIZERS: dict[str, str] = {
+    "adamw": "core.optimizers:adamw",
+    "sgd": "core.optimizers:sgd",
+    "adam": "core.optimizers:adam",
+}
+
 VECTOR_SOURCES = frozenset({"gaussian", "scaled"})
 
 

@@ -14,6 +14,8 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,9 @@ from numpy.typing import NDArray
 from core.vocabulary import NON_FINITE
 
 F64 = NDArray[np.float64]
+
+FORWARD, GRADIENT, WEIGHTS = "forward", "gradient", "weights"
+"""Where a value that is not finite is met in a step."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ class Outlier:
 class NonFinite:
     """Where the first non-finite value of a step was met, in the order in which the step computes.
 
-    `direction`: forward or gradient; `kind`: nan or inf.
+    `direction`: weights (not finite before the step: the update before it made them so), forward or gradient; `kind`:
+    nan or inf.
     """
 
     step: int
@@ -118,25 +124,30 @@ class Snapshot:
         return everywhere if statistic.startswith("weight") or self.grad_observed is None else self.grad_observed
 
     def non_finite_kinds(self, gradient: bool = False) -> set[str]:
-        """Return which of nan and inf the step met: at sites or in the loss; or in gradients, parameters' included."""
+        """Return which of nan and inf the step met: in weights, at sites or in the loss; or in gradients of both."""
         values = self.measured(gradient)
         counts = {"nan": ("n_nan",), "inf": ("n_posinf", "n_neginf")}
         kinds = {kind for kind, names in counts.items() for name in names if np.nansum(values.get(name, 0)) > 0}
         norms = self.parameters.get("param_grad_norm", np.empty(0))
         seen = norms[self.observed_parameters("param_grad_norm")] if norms.size else norms
-        others = seen if gradient else np.array([self.loss])
+        others = seen if gradient else np.append(self.parameters.get("weight_norm", np.empty(0)), self.loss)
         met = {"nan": np.isnan(others).any(), "inf": np.isinf(others).any()}
         return kinds | {kind for kind, found in met.items() if found}
 
     def to_bytes(self) -> bytes:
-        """Return the snapshot as compressed bytes (npz with one JSON entry); `from_bytes` gives it back exactly."""
+        """Return the snapshot as compressed bytes; `from_bytes` gives it back exactly.
+
+        An npz with one array a group, (names, …), and one JSON entry: a file of a hundred small arrays is slow to read.
+        """
         facts = {
-            "step": self.step, "loss": self.loss, "layout": asdict(self.layout), "totals": dict(self.totals),
+            "step": self.step, "loss": self.loss, "layout": _layout_json(self.layout), "totals": dict(self.totals),
             "outliers": [asdict(outlier) for outlier in self.outliers],
             "non_finite": None if self.non_finite is None else asdict(self.non_finite),
             "batch_shape": self.batch_shape,
+            "names": {group: list(getattr(self, group)) for group in _GROUPS},
         }
-        arrays = {f"{group}/{name}": array for group in _GROUPS for name, array in getattr(self, group).items()}
+        arrays: dict[str, Any] = {
+            group: np.stack(list(named.values())) for group in _GROUPS if (named := getattr(self, group))}
         if self.grad_observed is not None:
             arrays["grad_observed"] = self.grad_observed
         arrays |= {name: array for name in _OF_TOKENS if (array := getattr(self, name)).size}
@@ -148,27 +159,43 @@ class Snapshot:
     def from_bytes(cls, content: bytes) -> Snapshot:
         """Return the snapshot that `to_bytes` wrote."""
         with np.load(io.BytesIO(content)) as stored:
-            facts = json.loads(stored["json"].tobytes())
-            groups: dict[str, dict[str, NDArray[np.generic]]] = {group: {} for group in _GROUPS}
-            for path in stored.files:
-                group, _, name = path.partition("/")
-                if name:
-                    groups[group][name] = stored[path]
-            observed = stored.get("grad_observed")
-            of_tokens = {name: stored[name] for name in _OF_TOKENS if name in stored}
-        layout = facts["layout"]
+            facts, arrays = json.loads(stored["json"].tobytes()), {name: stored[name] for name in stored.files}
+        if "names" not in facts:
+            facts, arrays = _modern(facts, arrays)
+        groups = {group: dict(zip(names, arrays.get(group, ()), strict=True))
+                  for group, names in facts["names"].items()}
         return cls(
-            step=facts["step"], loss=facts["loss"], totals=facts["totals"],
-            layout=Layout(layout["n_layers"], layout["n_heads"], _pairs(layout["sites"]), _pairs(layout["parameters"])),
+            step=facts["step"], loss=facts["loss"], totals=facts["totals"], layout=_layout(facts["layout"]),
             outliers=tuple(Outlier(**row) for row in facts["outliers"]),
             non_finite=NonFinite(**facts["non_finite"]) if facts["non_finite"] else None,
-            batch_shape=tuple(facts.get("batch_shape", (0, 0))),
-            grad_observed=observed, **of_tokens, **groups,  # type: ignore[arg-type]
+            batch_shape=tuple(facts.get("batch_shape", (0, 0))), grad_observed=arrays.get("grad_observed"),
+            **{name: arrays[name] for name in _OF_TOKENS if name in arrays}, **groups,  # type: ignore[arg-type]
         )
 
 
 _GROUPS = ("activations", "gradients", "heads", "parameters", "histograms")
 _OF_TOKENS = ("token_rms", "tokens")
+
+
+def _modern(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what an older version stored, an array a statistic named ``group/name``, as it is stored now."""
+    named = {group: {path.partition("/")[2]: array for path, array in arrays.items() if path.startswith(f"{group}/")}
+             for group in _GROUPS}
+    stacked = {group: np.stack(list(found.values())) for group, found in named.items() if found}
+    names = {group: list(found) for group, found in named.items()}
+    return {**facts, "layout": json.dumps(facts["layout"]), "names": names}, {**arrays, **stacked}
+
+
+@lru_cache(maxsize=64)
+def _layout_json(layout: Layout) -> str:
+    return json.dumps(asdict(layout))
+
+
+@lru_cache(maxsize=64)
+def _layout(text: str) -> Layout:
+    """Return the layout that `_layout_json` wrote: one for all snapshots of a run."""
+    found = json.loads(text)
+    return Layout(found["n_layers"], found["n_heads"], _pairs(found["sites"]), _pairs(found["parameters"]))
 
 
 def _pairs(rows: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
@@ -208,3 +235,12 @@ class Trace:
     def head(self, measure: str) -> F64:
         """Return one attention measure at every step, layer and head, (N, L, H)."""
         return np.stack([snapshot.heads[measure] for snapshot in self.snapshots])
+
+    def parameter(self, statistic: str) -> F64:
+        """Return one statistic of every parameter at every step, (N, P); NaN where a step has none of it."""
+        empty = np.full(len(self.layout.parameters), np.nan)
+        return np.stack([snapshot.parameters.get(statistic, empty) for snapshot in self.snapshots])
+
+    def total(self, name: str) -> F64:
+        """Return one number of the whole model at every step, (N,); NaN where a step has none of it."""
+        return np.array([snapshot.totals.get(name, np.nan) for snapshot in self.snapshots])

@@ -1,184 +1,186 @@
-"""Training: an experiment played step by step, each recorded step a Snapshot; step 0 is the initialization.
+"""Training: an experiment played step by step, its recorded steps as Snapshots; step 0 is the initialization.
 
-It puts model, data, loss and recorder together and says in which surroundings they ran. It does not know where
-snapshots go, nor who reads them.
+It puts model, data, loss, optimizer and recorder together, and can stop at any step and go on later, bit for bit. It
+does not know where snapshots and checkpoints go, nor who reads them.
 
-Shapes: B batch, T positions, D = d_model, V = vocabulary.
+Shapes: P parameters.
 """
 
 from __future__ import annotations
 
-import math
-import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from core.corpus import Batch, Texts, batch, lengths
-from core.experiment import Experiment, engine_version
-from core.fields import ExperimentError, refusal
-from core.inits import generator, unit_normals
-from core.model import Output, Stack, build
+from core import checkpoints
+from core.corpus import Batch, Texts, batch, with_own_text
+from core.devices import check_precision, pick_device, surroundings
+from core.experiment import Experiment
+from core.model import build
+from core.optimizers import LossScale, Updates
 from core.pairing import fingerprint
+from core.parameters import total_norm
+from core.passes import step
 from core.recorder import Recorder
-from core.trace import Snapshot
+from core.schedules import is_recorded, rate
+from core.stops import is_overflow_step, stop
+from core.trace import NonFinite, Snapshot
 
-DYNAMIC_LOSS_SCALE = 65536.0
-"""Where a dynamic loss scale starts."""
+EXTRA = 64
+"""So many steps at most are recorded beyond the interval because something in them is not finite."""
 
 
 class Training(Iterator[Snapshot]):
-    """The snapshots of a run, oldest first. `provenance`: the surroundings as JSON-able facts, there from the start."""
+    """The snapshots of a run, oldest first.
 
-    def __init__(self, experiment: Experiment, texts: Texts | None = None) -> None:
+    `provenance`: the surroundings as JSON-able facts, there from the start; `step`: the next step that `play` plays;
+    `stopped`: the non-finite value that ended a training, if one did (a probe is always whole).
+    """
+
+    def __init__(self, experiment: Experiment, texts: Texts | None = None, checkpoint: bytes | None = None) -> None:
         device = pick_device(experiment.protocol.device)
         self.experiment = experiment.resolved(device.type)
-        _check_precision(self.experiment, device)
-        first = batch(experiment, 0, texts)
-        stack = build(self.experiment)
-        self.provenance = {**surroundings(self.experiment, device), "pairing": fingerprint(stack, first)}
-        stack.to(device).train(self.experiment.protocol.mode == "train")
-        self._snapshots = self._play(stack, first.to(device))
+        check_precision(self.experiment, device)
+        self.step, self.over = 0, False
+        self.stopped: NonFinite | None = None
+        self._read, self._device = with_own_text(experiment, texts), device
+        self._met, self._extra, self._total = False, 0, 0.0
+        self._stack = build(self.experiment)
+        self.provenance: dict[str, Any] = {**surroundings(self.experiment, device),
+                                           "pairing": fingerprint(self._stack, self._batch())}
+        self._stack.to(device).train(self.experiment.protocol.mode == "train")
+        self._parameters = list(self._stack.parameters())
+        self._updates = Updates(self._parameters, self.experiment.protocol)
+        self._scale = LossScale.of(self.experiment.protocol)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        self._open = ExitStack()
+        self._recorder = self._open.enter_context(
+            Recorder(self._stack, residual=self.experiment.model.residual))
 
     def __next__(self) -> Snapshot:
         """Play up to the next recorded step."""
-        return next(self._snapshots)
+        while not self.over:
+            snapshot = self.play()
+            if snapshot is not None:
+                return snapshot
+        raise StopIteration
 
-    def _play(self, stack: Stack, first: Batch) -> Iterator[Snapshot]:
-        detail, residual = self.experiment.protocol.detail or "full", self.experiment.model.residual
-        with Recorder(stack, detail=detail, residual=residual) as recorder:
-            tokens = None if first.targets is None else first.inputs
-            recorder.begin(first.mask, loss_scale(self.experiment), tokens=tokens)
-            loss = step(stack, first, 0)
-            yield recorder.snapshot(0, float(loss))
+    def play(self) -> Snapshot | None:
+        """Play one step and the update that follows it; return what was recorded, None at a step that is not.
+
+        Errors: whatever the step raises; the training is over then.
+        """
+        try:
+            data = self._batch().to(self._device)
+            snapshot = self._pass(data) if is_recorded(self.experiment.protocol, self.step) else self._unrecorded(data)
+            if snapshot is not None and self.experiment.protocol.steps:
+                self.stopped = stop(self.experiment, snapshot)
+            self.over = self.stopped is not None or self.step == self.experiment.protocol.steps
+            if not self.over:
+                self._update(snapshot)
+        except BaseException:
+            self.over = True
+            raise
+        finally:
+            if self.over:
+                self.close()
+        self.step += 1
+        return snapshot
+
+    def close(self) -> None:
+        """Let go of the model's hooks; the training cannot go on afterwards."""
+        self.over = True
+        self._open.close()
+
+    def checkpoint(self) -> bytes:
+        """Return what a later training needs to go on before `step`."""
+        return checkpoints.to_bytes(self._stack, self._updates.optimizer, {
+            "step": self.step, "met": self._met, "extra": self._extra, "scale": asdict(self._scale),
+            "ratio": None if self._updates.ratio is None else self._updates.ratio.tolist()})
+
+    def _restore(self, checkpoint: bytes) -> None:
+        facts = checkpoints.restore(checkpoint, self._stack, self._updates.optimizer)
+        self.step, self._met, self._extra = facts["step"], facts["met"], facts["extra"]
+        self._scale = LossScale(**facts["scale"])
+        self._updates.ratio = None if facts["ratio"] is None else np.array(facts["ratio"], np.float64)
+        self.provenance["resumed_at"] = self.step
+
+    def _batch(self) -> Batch:
+        return batch(self._read, self.step)
+
+    def _unrecorded(self, data: Batch) -> Snapshot | None:
+        """Play a step without recording it; where it meets a non-finite value it is played again and recorded.
+
+        Once that was no mere overflow, everything that follows is not finite either, and keeps to the interval.
+        """
+        buffers = [buffer.clone() for buffer in self._stack.buffers()]
+        loss = self._bare(data)
+        self._total = total_norm(self._parameters, self._scale.value)
+        if self._met or self._extra == EXTRA or (np.isfinite(self._total) and bool(torch.isfinite(loss))):
+            return None
+        self._extra += 1
+        for buffer, before in zip(self._stack.buffers(), buffers, strict=True):
+            buffer.copy_(before)
+        return self._pass(data)
+
+    def _bare(self, data: Batch) -> Tensor:
+        for parameter in self._parameters:
+            parameter.grad = None
+        return step(self._stack, data, self.step, self._scale.value)
+
+    def _pass(self, data: Batch) -> Snapshot:
+        """Play a step and return what it showed."""
+        self._recorder.begin(data.mask, self._scale.value, detail=self._detail(),
+                             tokens=None if data.targets is None else data.inputs)
+        loss = self._bare(data)
+        snapshot = self._recorder.snapshot(self.step, float(loss))
+        self._total = snapshot.totals["grad_total_norm"]
+        overflow = is_overflow_step(self.experiment, snapshot)
+        self._met = self._met or (snapshot.non_finite is not None and not overflow)
+        return self._with_update(snapshot, overflow)
+
+    def _detail(self) -> str:
+        ends = self.step in (0, self.experiment.protocol.steps)
+        return self.experiment.protocol.detail or ("full" if ends else "standard")
+
+    def _with_update(self, snapshot: Snapshot, overflow: bool) -> Snapshot:
+        """Return the snapshot with what is known of the update before it and of the one after it."""
+        protocol, scale = self.experiment.protocol, self._scale
+        totals = {**snapshot.totals, "clip_factor": self._updates.clip_factor(self._total)}
+        if self.step < protocol.steps:
+            totals["lr"] = rate(protocol, self.step)
+        if protocol.loss_scale is not None:
+            totals |= {"loss_scale": scale.value, "overflow": float(overflow),
+                       "overflow_steps": float(scale.overflows + overflow)}
+        ratio, parameters = self._updates.ratio, dict(snapshot.parameters)
+        if ratio is not None:
+            parameters["update_ratio"] = ratio
+        return replace(snapshot, totals=totals, parameters=parameters)
+
+    def _update(self, snapshot: Snapshot | None) -> None:
+        """Update the weights; a step that overflowed under a loss scale is left out."""
+        protocol = self.experiment.protocol
+        measured = is_recorded(protocol, self.step + 1)
+        overflowed = protocol.loss_scale is not None and not np.isfinite(self._total) and (
+            snapshot is None or is_overflow_step(self.experiment, snapshot))
+        if overflowed:
+            self._updates.skip(measured)
+        else:
+            self._updates.make(rate(protocol, self.step), self._scale.value, self._total, measured)
+        self._scale.after(overflowed)
 
 
-def train(experiment: Experiment, texts: Texts | None = None) -> Training:
+def train(experiment: Experiment, texts: Texts | None = None, checkpoint: bytes | None = None) -> Training:
     """Return the run of `experiment`, an iterator of its snapshots.
 
-    `texts`: gives the visitor's own text that ``input.text`` names by its hash. Errors: ExperimentError when that text
-    is missing, or the device or precision is not to be had here.
+    `texts`: gives the visitor's own text that ``input.text`` names by its hash; `checkpoint`: where an earlier training
+    of the same experiment left off. Errors: ExperimentError when that text is missing, or the device or precision is
+    not to be had here; CheckpointError.
     """
-    return Training(experiment, texts)
-
-
-def step(stack: Stack, data: Batch, number: int) -> Tensor:
-    """Play one forward and backward pass; return the loss, a scalar, and leave gradients times the loss scale.
-
-    Dropout draws from a generator of its own, seeded from (seed, "dropout", step); the caller's is left as it was.
-    """
-    experiment = stack.experiment
-    with _dropout_draws(experiment, data.inputs.device, number):
-        loss = LOSSES[experiment.protocol.loss or ""](stack(data.inputs, data.mask), data, experiment)
-        (loss * loss_scale(experiment)).backward()  # type: ignore[no-untyped-call]
-    detached: Tensor = loss.detach()
-    return detached
-
-
-def next_token(output: Output, data: Batch, _experiment: Experiment) -> Tensor:
-    """Return the mean cross entropy of the next token over real tokens, in nats, in float32 at least."""
-    assert output.logits is not None and data.targets is not None
-    targets = data.targets if data.mask is None else data.targets.masked_fill(~data.mask, _IGNORED)
-    return F.cross_entropy(_wide(output.logits).flatten(0, 1), targets.flatten(), ignore_index=_IGNORED)
-
-
-def projection(output: Output, data: Batch, experiment: Experiment) -> Tensor:
-    """Return Σ⟨x_out, r⟩/√(B·T·D) over real tokens, r ~ N(0, 1) per entry: a gradient of known size at the top."""
-    x = _wide(output.x)  # (B, T, D)
-    direction = unit_normals(experiment.protocol.seed, "projection", tuple(x.shape)).to(x.device)
-    if data.mask is not None:
-        direction = direction * data.mask.unsqueeze(-1)
-    return (x * direction).sum() / math.sqrt(x.numel())
-
-
-LOSSES: dict[str, Callable[[Output, Batch, Experiment], Tensor]] = {"next_token": next_token, "projection": projection}
-
-_IGNORED = -100
-
-
-def loss_scale(experiment: Experiment) -> float:
-    """Return what the loss is multiplied with before the backward pass."""
-    scale = experiment.protocol.loss_scale
-    return DYNAMIC_LOSS_SCALE if isinstance(scale, str) else scale or 1.0
-
-
-def available_devices() -> tuple[str, ...]:
-    """Return the devices that are to be had here, the one that ``auto`` takes first."""
-    cuda = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    mps = ["mps"] if torch.backends.mps.is_available() else []
-    return (*cuda, *mps, "cpu")
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of this name: auto = cuda, else mps, else cpu.
-
-    Errors: ExperimentError when it is not to be had here, with those that are.
-    """
-    here = available_devices()
-    found = here[0] if name == "auto" else "cuda:0" if name == "cuda" else name
-    if found not in here:
-        raise refusal("protocol.device", name, f"what is available here: auto, {', '.join(reversed(here))}")
-    return torch.device(found)
-
-
-def surroundings(experiment: Experiment, device: torch.device) -> dict[str, Any]:
-    """Return what a result depends on beside the experiment, and what a reader wants to know of the run."""
-    protocol = experiment.protocol
-    facts = {
-        "engine": engine_version(), "torch": str(torch.__version__), "numpy": np.__version__,
-        "python": platform.python_version(), "device": str(device), "device_name": _device_name(device),
-        "dtype": protocol.dtype, "threads": torch.get_num_threads(), "seed": protocol.seed,
-    }
-    real = lengths(experiment)
-    return facts if real is None else {**facts, "lengths": list(real)}
-
-
-_OWN_GENERATORS: dict[str, Callable[[torch.device], tuple[torch.Generator, ...]]] = {
-    "cpu": lambda _: (),
-    "cuda": lambda device: (torch.cuda.default_generators[device.index or 0],),
-    "mps": lambda _: (torch.mps._get_default_mps_generator(),),
-}
-"""Device kind → the generators that dropout there draws from, beside the CPU's."""
-
-
-@contextmanager
-def _dropout_draws(experiment: Experiment, device: torch.device, number: int) -> Iterator[None]:
-    """Let what runs inside draw from (seed, "dropout", `number`), and put the generators back afterwards."""
-    if not experiment.model.dropout:
-        yield
-        return
-    seed = generator(experiment.protocol.seed, f"dropout.{number}").initial_seed()
-    generators = (torch.default_generator, *_OWN_GENERATORS[device.type](device))
-    states = [one.get_state() for one in generators]
-    try:
-        for one in generators:
-            one.manual_seed(seed)
-        yield
-    finally:
-        for one, state in zip(generators, states, strict=True):
-            one.set_state(state)
-
-
-def _check_precision(experiment: Experiment, device: torch.device) -> None:
-    if device.type == "mps" and experiment.protocol.dtype == "float64":
-        raise ExperimentError('protocol.dtype is "float64"; mps has none; allowed there: float32, bfloat16, float16')
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Return `x` in float32 at least."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return Training(experiment, texts, checkpoint)

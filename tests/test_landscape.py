@@ -11,11 +11,12 @@ from core.corpus import batch
 from core.experiment import parse
 from core.landscape import LOOKED_AT, changes, landscape, where_to_look
 from core.model import build
+from core.passes import step
 from core.presets import PRESETS
 from core.recorder import Recorder
 from core.sites import sites_of
 from core.trace import NonFinite, Trace
-from core.train import step, train
+from core.train import train
 from core.vocabulary import SITES, STATISTICS
 
 

@@ -9,12 +9,13 @@ from core.columns import OUTLIERS
 from core.corpus import batch
 from core.massive import columns, full_lists, massive, observed
 from core.model import build
+from core.passes import step
 from core.recorder import Recorder
 from core.sites import sites_of
 from core.token_table import above_median, place, symbol, symbols
 from core.token_table import columns as token_columns
 from core.trace import Outlier
-from core.train import step, train
+from core.train import train
 
 TEXT = {"source": "text", "seq_len": 6, "batch": 3, "text": "naïve 中\n" * 9}
 

@@ -13,10 +13,10 @@ from core.corpus import batch as make_batch
 from core.experiment import parse
 from core.model import build
 from core.parameters import norms
+from core.passes import step as play
 from core.recorder import Recorder
 from core.statistics import statistics_of
 from core.trace import Snapshot
-from core.train import step as play
 from core.vocabulary import HEAD_MEASURES, HISTOGRAM_BINS, STATISTICS
 
 

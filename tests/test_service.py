@@ -164,14 +164,14 @@ def test_traces_are_kept_up_to_a_number_of_bytes(server, monkeypatch):
     first = service.trace(run_ids[0])
     arrays = [array for group in ("activations", "gradients", "heads", "parameters", "histograms")
               for array in getattr(first.snapshots[0], group).values()]
-    monkeypatch.setattr(service, "TRACES_BYTES", 2 * sum(array.nbytes for array in arrays))
+    monkeypatch.setattr("core.door.TRACES_BYTES", 2 * sum(array.nbytes for array in arrays))
     second = service.trace(run_ids[1])
     assert service.trace(run_ids[0]) is first
     third = service.trace(run_ids[2])
     assert service.trace(run_ids[2]) is third
     assert service.trace(run_ids[0]) is first
     assert service.trace(run_ids[1]) is not second
-    monkeypatch.setattr(service, "TRACES_BYTES", 1)
+    monkeypatch.setattr("core.door.TRACES_BYTES", 1)
     assert service.trace(run_ids[2]) is not service.trace(run_ids[2])  # not even one that alone is too large
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import subprocess
@@ -10,8 +11,9 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 
 from core import claims
 from core.claims import (
@@ -27,6 +29,8 @@ from core.claims import (
 )
 from core.database import JOBS, RUNS, TEXTS, StoreError
 from core.fields import ExperimentError
+from core.pruning import prune
+from core.runs import checkpoints, entries, pin, remove, rename, repeat, resume
 from core.settings import SettingError, check, limits, store_limit
 from core.store import Ask, Store
 
@@ -210,10 +214,9 @@ def test_a_running_run_is_told_that_it_was_cancelled(store):
     assert ask(store, "a") != [run_id]
     with pytest.raises(Cancelled):
         mine.check()
-    with pytest.raises(Cancelled):
-        mine.append(0, b"late")
+    mine.append(0, b"the step that was under way")
     mine.finish("cancelled")
-    assert store.snapshots(run_id) == []
+    assert [step for step, _ in store.snapshots(run_id)] == [0]
     assert store.views([run_id])[0].status == "cancelled"
 
 
@@ -224,13 +227,14 @@ def test_a_run_whose_worker_died_is_tried_once_more_and_then_fails_with_a_clear_
     assert give_back(store, "me", job) == {job}
     assert store.views([run_id])[0].status == "queued"
     again = claim(store, run_id)
-    assert store.snapshots(run_id) == []
+    again.append(0, b"the same step, played again")
+    assert store.snapshots(run_id) == [(0, b"half")]
     assert give_back(store, "me", job) == {job}
     view = store.views([run_id])[0]
     assert view.status == "failed"
     assert "the worker died 2 times" in view.error
     with pytest.raises(LostClaim):
-        again.append(0, b"too late")
+        again.append(1, b"too late")
 
 
 def test_a_worker_that_comes_back_late_changes_nothing(store):
@@ -299,17 +303,17 @@ def test_pruning_removes_the_oldest_unpinned_finished_runs(store):
         mine = claim(store, run_id)
         mine.append(0, bytes(1000))
         mine.finish("done")
-    store.pin(run_ids[0])
-    assert store.prune(3000) == 0
-    assert store.prune(2500) == 1
+    pin(store, run_ids[0])
+    assert prune(store, 3000) == 0
+    assert prune(store, 2500) == 1
     assert [view.id for view in store.recent()] == [run_ids[3], run_ids[2], run_ids[0]]
     assert store.snapshots(run_ids[1]) == []
-    assert store.prune(0) == 1
+    assert prune(store, 0) == 1
     assert len(store.views([run_ids[0], run_ids[3]])) == 2
 
 
 def test_texts_count_against_the_limit_and_go_with_the_last_run_that_needs_them(store, monkeypatch):
-    monkeypatch.setattr("core.store.GRACE_S", -1.0)
+    monkeypatch.setattr("core.pruning.GRACE_S", -1.0)
     texts = [store.keep_text(letter * 1000) for letter in ("é", "b")]
     asks = [Ask(str(number), "{}", text=text) for number, text in enumerate((texts[0], texts[0], texts[1]))]
     run_ids = store.ask(asks, "probe", "me")
@@ -317,8 +321,8 @@ def test_texts_count_against_the_limit_and_go_with_the_last_run_that_needs_them(
         mine = claim(store, run_id)
         mine.append(0, bytes(1000))
         mine.finish("done")
-    assert store.prune(6000) == 0  # three snapshots, a text of 2000 bytes and one of 1000
-    assert store.prune(2000) == 2
+    assert prune(store, 6000) == 0  # three snapshots, a text of 2000 bytes and one of 1000
+    assert prune(store, 2000) == 2
     assert [store.text(text) is None for text in texts] == [True, False]
 
 
@@ -330,9 +334,9 @@ def test_a_text_that_no_run_needs_drives_no_run_out_of_a_full_store(store):
     new, old = store.keep_text("a" * 5000), store.keep_text("b" * 5000)
     with store.database.writing() as connection:
         connection.execute(update(TEXTS).where(TEXTS.c.hash == old).values(created=time.time() - 3600))
-    assert store.prune(20_000) == 0
+    assert prune(store, 20_000) == 0
     assert store.text(old) is not None
-    assert store.prune(3000) == 0
+    assert prune(store, 3000) == 0
     assert store.text(old) is None
     assert store.text(new) is not None  # somebody is about to ask for a run of it
 
@@ -342,7 +346,7 @@ def test_pruning_makes_the_file_smaller(store, tmp_path):
     mine = claim(store, run_id)
     mine.append(0, os.urandom(4_000_000))
     mine.finish("done")
-    store.prune(0)
+    prune(store, 0)
     store.close()  # the write-ahead log goes into the file
     assert (tmp_path / "folder" / "runs.db").stat().st_size < 1_000_000
 
@@ -350,10 +354,10 @@ def test_pruning_makes_the_file_smaller(store, tmp_path):
 def test_texts_that_no_run_needs_go_after_a_day(store, monkeypatch):
     needed, unneeded = store.keep_text("needed"), store.keep_text("unneeded")
     store.ask([Ask("a", "{}", text=needed)], "probe", "me")
-    store.prune(1000)
+    prune(store, 1000)
     assert store.text(unneeded) == "unneeded"
-    monkeypatch.setattr("core.store.DAY_S", -1.0)
-    store.prune(1000)
+    monkeypatch.setattr("core.pruning.DAY_S", -1.0)
+    prune(store, 1000)
     assert store.text(unneeded) is None
     assert store.text(needed) == "needed"
 
@@ -411,8 +415,130 @@ def test_a_store_of_another_version_is_refused(url):
     first = Store(url)
     first.put_fact("schema", "0")
     first.close()
-    with pytest.raises(StoreError, match="has schema 0, this program needs 1"):
+    with pytest.raises(StoreError, match="has schema 0, this program needs 2"):
         Store(url)
+
+
+def test_a_store_of_the_version_before_is_brought_up_to_date_and_keeps_its_runs(url, store):
+    mine = claim(store, ask(store, "a")[0])
+    mine.append(0, b"kept", 2.5)
+    mine.finish("done")
+    with store.database.writing() as connection:
+        for statement in ("ALTER TABLE runs DROP COLUMN name", "ALTER TABLE runs DROP COLUMN pace",
+                          "ALTER TABLE snapshots DROP COLUMN loss", "ALTER TABLE snapshots DROP COLUMN written",
+                          "DROP TABLE checkpoints", "UPDATE facts SET value = '1' WHERE name = 'schema'"):
+            connection.execute(text(statement))
+    newer = Store(url)
+    assert newer.fact("schema") == "2"
+    assert newer.snapshots(mine.run) == [(0, b"kept")]
+    assert math.isnan(newer.steps(mine.run)[0][1])
+    assert (newer.views([mine.run])[0].status, newer.views([mine.run])[0].name) == ("done", None)
+    newer.close()
+
+
+# ── trainings ──
+
+
+def test_losses_come_back_as_they_are(store):
+    mine = claim(store, ask(store, "a")[0])
+    for step, loss in enumerate((1.5, math.nan, math.inf, -math.inf)):
+        mine.append(step, b"", loss)
+    np.testing.assert_array_equal([loss for _, loss in store.steps(mine.run)], [1.5, math.nan, math.inf, -math.inf])
+    assert [step for step, _ in store.steps(mine.run, after=1)] == [2, 3]
+    assert store.snapshots_at(mine.run, [3, 1, 7]) == [(1, b""), (3, b"")]
+
+
+def test_a_checkpoint_replaces_the_one_before_forgives_a_death_and_goes_when_the_run_is_complete(store):
+    run = ask(store, "a")[0]
+    job = waiting_jobs(store, "me")[0][0]
+    mine = claim(store, run)
+    assert mine.checkpoint() is None
+    mine.save(3, b"three")
+    give_back(store, "me", job)
+    assert store.views([run])[0].deaths == 1
+    mine = claim(store, run)
+    assert mine.checkpoint() == b"three"
+    mine.save(5, b"five")
+    assert (mine.checkpoint(), store.views([run])[0].deaths) == (b"five", 0)
+    assert checkpoints(store, [run]) == {run: 5}
+    mine.finish("done")
+    assert mine.checkpoint() is None
+
+
+def test_a_worker_that_lost_its_run_leaves_no_checkpoint(store):
+    run = ask(store, "a")[0]
+    late = claim(store, run)
+    give_back(store, "me", store.views([run])[0].job)
+    claim(store, run)
+    late.save(9, b"late")
+    assert checkpoints(store, [run]) == {}
+
+
+def test_a_run_that_goes_on_keeps_what_it_recorded_and_stands_for_its_key_again(store):
+    run = ask(store, "a")[0]
+    mine = claim(store, run)
+    mine.append(0, b"zero", 1.0)
+    mine.append(1, b"one", 0.5)
+    store.cancel([run])
+    mine.save(2, b"two")
+    mine.finish("cancelled")
+    assert store.standing(["a"]) == {}
+    assert resume(store, [run]) == 1
+    assert store.standing(["a"]) == {"a": run}
+    again = claim(store, run)
+    assert (again.recorded, again.checkpoint()) == (1, b"two")
+    again.check()
+    again.append(1, b"played again")
+    again.append(2, b"two")
+    assert [content for _, content in store.snapshots(run)] == [b"zero", b"one", b"two"]
+    assert store.views([run])[0].steps_done == 3
+
+
+def test_a_run_that_goes_on_beside_another_of_its_key_does_not_stand_for_it(store):
+    old = ask(store, "a")[0]
+    store.cancel([old])
+    new = ask(store, "a")[0]
+    assert resume(store, [old, new]) == 1
+    assert store.standing(["a"]) == {"a": new}
+    assert store.views([old])[0].status == "queued"
+
+
+def test_the_heartbeat_says_how_far_a_run_got_between_recorded_steps(store):
+    mine = claim(store, ask(store, "a")[0])
+    mine.append(0, b"")
+    mine.beat(40, 0.25)
+    assert (store.views([mine.run])[0].steps_done, store.views([mine.run])[0].pace) == (41, 0.25)
+    mine.beat(3, 0.25)
+    assert store.views([mine.run])[0].steps_done == 41
+
+
+def test_a_run_is_named_pinned_computed_again_and_deleted(store):
+    run = ask(store, "a")[0]
+    rename(store, run, "  a   name\n of two lines " + "x" * 100)
+    pin(store, run)
+    view = store.views([run])[0]
+    assert (view.name, view.pinned) == (("a name of two lines " + "x" * 100)[:80], True)
+    assert remove(store, [run]) == 0  # it is not over
+    mine = claim(store, run)
+    mine.append(0, b"12345")
+    mine.finish("done")
+    again = repeat(store, run, "me")
+    assert again != run and store.standing(["a"]) == {"a": run}
+    assert [(entry.view.id, entry.bytes) for entry in entries(store, 9)] == [(again, 0), (run, 5)]
+    assert remove(store, [run, again]) == 1
+    assert [entry.view.id for entry in entries(store, 9)] == [again]
+    with pytest.raises(StoreError, match="the store has no run nobody"):
+        repeat(store, "nobody", "me")
+
+
+def test_checkpoints_count_against_the_limit(store):
+    run = ask(store, "a")[0]
+    mine = claim(store, run)
+    mine.append(0, bytes(100))
+    mine.save(1, bytes(5000))
+    mine.finish("cancelled")
+    assert prune(store, 5100) == 0
+    assert prune(store, 5000) == 1
 
 
 def test_an_unknown_run_and_an_unknown_lane_are_errors(store):

@@ -13,12 +13,13 @@ from core.corpus import batch
 from core.cost import cost
 from core.experiment import parse
 from core.model import build
+from core.passes import step
 from core.recorder import Recorder
 from core.rows import RealTokens
 from core.sites import sites_of
 from core.token_rms import StreamTokens, token_rms
 from core.trace import Snapshot
-from core.train import step, train
+from core.train import train
 from core.vocabulary import IDS_KEPT, TOKENS_KEPT
 
 

@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from core.corpus import batch
+from core.devices import available_devices, pick_device
 from core.experiment import parse
 from core.fields import ExperimentError
 from core.inits import unit_normals
 from core.model import build
+from core.passes import LOSSES, step
 from core.recorder import Recorder
-from core.train import LOSSES, available_devices, pick_device, step, train
+from core.train import train
 from core.vocabulary import SITES
 
 SMALL = {"n_layers": 3, "d_model": 16, "n_heads": 2}

@@ -9,11 +9,13 @@ import pytest
 
 from core import claims
 from core.claims import waiting_jobs
-from core.database import StoreError
+from core.database import SNAPSHOTS, StoreError
 from core.experiment import parse
+from core.runs import checkpoints, resume
 from core.store import Ask, Store
 from core.trace import Snapshot
-from core.worker import DEAF_EXIT, NO_MEMORY, device_kind, play, words
+from core.watch import DEAF_EXIT
+from core.worker import ANOTHER_ENGINE, NO_MEMORY, device_kind, play, words
 
 SMALL = {"model": {"n_layers": 2, "d_model": 16, "n_heads": 2}, "input": {"batch": 1, "seq_len": 8}}
 LONG = {"model": {"n_layers": 192, "d_model": 128, "n_heads": 2}, "input": {"batch": 1, "seq_len": 16}}
@@ -41,7 +43,6 @@ def test_every_run_of_a_job_is_played_and_one_that_is_refused_does_not_stop_the_
     assert (first.status, last.status) == ("done", "done")
     assert refused.status == "failed"
     assert refused.error.startswith('model.norm is "rms"; allowed: layernorm, none, rmsnorm')
-    assert first.finished <= last.started
     assert first.provenance["device"] == "cpu"
     losses = [Snapshot.from_bytes(store.snapshots(run_id)[0][1]).loss for run_id in (run_ids[0], run_ids[2])]
     assert losses[0] != losses[1]
@@ -72,7 +73,7 @@ def test_a_run_that_is_cancelled_before_it_is_reached_is_not_played(store):
 
 
 def test_a_cancelled_run_that_does_not_listen_ends_its_process_and_gives_the_others_back(store, monkeypatch):
-    monkeypatch.setattr("core.worker.GRACE_S", 0.1)
+    monkeypatch.setattr("core.watch.GRACE_S", 0.1)
     job, run_ids = asked(store, LONG, SMALL)
     left = []
     player = threading.Thread(target=play, args=(job, store, left.append))
@@ -103,6 +104,98 @@ def test_a_long_step_keeps_its_heartbeat(store):
     run = store.views(run_ids)[0]
     assert run.status == "done"
     assert len(beats) >= min(4, int(run.finished - run.started))
+
+
+TRAINED = {**SMALL, "protocol": {"steps": 5, "device": "cpu"}}
+
+
+def written(store):
+    """Return (run, step) of every snapshot in the order in which they were written."""
+    with store.database.reading() as connection:
+        rows = claims.select(SNAPSHOTS.c.run, SNAPSHOTS.c.step).order_by(SNAPSHOTS.c.written)
+        return [tuple(row) for row in connection.execute(rows)]
+
+
+def test_the_variants_of_a_training_are_stepped_in_turn(store):
+    job, runs = asked(store, TRAINED, {**TRAINED, "model": {**SMALL["model"], "norm": "rmsnorm"}})
+    play(job, store)
+    assert written(store) == [(run, step) for step in range(6) for run in runs]
+    assert [(view.status, view.steps_done, view.pace) for view in store.views(runs)] == [("done", 6, None)] * 2
+
+
+def test_a_training_that_meets_a_non_finite_value_is_stopped_and_the_others_go_on(store):
+    hot = {"steps": 60, "optimizer": "sgd", "lr": 1e3, "device": "cpu"}
+    job, runs = asked(store, {**TRAINED, "protocol": hot}, {**TRAINED, "protocol": {**hot, "lr": 0.1}})
+    play(job, store)
+    first, second = store.views(runs)
+    assert (first.status, second.status, second.steps_done) == ("stopped", "done", 61)
+    last = Snapshot.from_bytes(store.snapshots(runs[0])[-1][1])
+    assert last.non_finite is not None and last.step + 1 == first.steps_done < 61
+
+
+def test_a_stopped_training_leaves_a_checkpoint_and_goes_on_as_if_it_had_never_stopped(store):
+    same = {**TRAINED, "protocol": {**TRAINED["protocol"], "loss_scale": 1}}
+    job, (whole, halved) = asked(store, TRAINED, same)
+    store.cancel([halved])
+    play(job, store)
+    resume(store, [halved])
+    player = threading.Thread(target=play, args=(job, store))
+    player.start()
+    while not store.steps(halved):
+        time.sleep(0.001)
+    store.cancel([halved])
+    player.join()
+    assert store.views([halved])[0].status == "cancelled"
+    steps = store.steps(halved)
+    assert 1 <= len(steps) < 6 and checkpoints(store, [halved]) == {halved: len(steps)}
+    resume(store, [halved])
+    play(job, store)
+    assert store.views([halved])[0].status == "done"
+    assert store.steps(halved) == store.steps(whole)
+    assert checkpoints(store, [halved]) == {}
+
+
+def test_a_run_that_goes_on_while_its_job_is_played_joins_it(store, monkeypatch):
+    monkeypatch.setattr("core.worker.NEWS_S", 0.05)
+    slow = {"model": {"n_layers": 12, "d_model": 64}, "input": {"batch": 1, "seq_len": 8},
+            "protocol": {"steps": 40, "device": "cpu"}}
+    job, (first, second) = asked(store, slow, TRAINED)
+    store.cancel([second])
+    player = threading.Thread(target=play, args=(job, store))
+    player.start()
+    while not store.steps(first):
+        time.sleep(0.005)
+    resume(store, [second])
+    player.join()
+    one, other = store.views([first, second])
+    assert one.status == other.status == "done" and other.finished < one.finished
+
+
+def test_a_training_of_another_version_of_the_engine_is_not_gone_on_with(store):
+    job, runs = asked(store, TRAINED)
+    mine = claims.claim(store, runs[0])
+    mine.note({"engine": "0+older"})
+    mine.append(0, b"of the older engine")
+    mine.surrender()
+    play(job, store)
+    view = store.views(runs)[0]
+    assert (view.status, view.error) == ("failed", ANOTHER_ENGINE)
+    assert store.snapshots(runs[0]) == [(0, b"of the older engine")]
+
+
+def test_a_training_tells_its_pace_and_how_far_it_is_between_recorded_steps(store, monkeypatch):
+    monkeypatch.setattr("core.watch.BEAT_S", 0.2)
+    rare = {"model": {"n_layers": 12, "d_model": 64}, "input": {"batch": 2, "seq_len": 32},
+            "protocol": {"steps": 60, "device": "cpu", "record_every": 1000}}
+    job, runs = asked(store, rare)
+    player = threading.Thread(target=play, args=(job, store))
+    player.start()
+    seen = set()
+    while player.is_alive():
+        view = store.views(runs)[0]
+        seen.add((view.steps_done, view.pace is not None and view.pace > 0))
+        time.sleep(0.02)
+    assert any(1 < steps < 61 and told for steps, told in seen)
 
 
 @pytest.mark.parametrize(("error", "sentence"), [
