@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import streamlit as st
 
 from core import service
-from pages.ui import charts, stream  # noqa: F401  charts: loaded here so that gc.freeze() finds it
+from pages.ui import feed, stream
 
 try:
     service.check()
@@ -31,4 +31,4 @@ async def lifespan(_app: st.App) -> AsyncIterator[None]:
         service.stop()
 
 
-app = st.App("pages/ui/shell.py", routes=stream.routes(), lifespan=lifespan)
+app = st.App("pages/ui/shell.py", routes=stream.routes(feed.look), lifespan=lifespan)

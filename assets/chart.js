@@ -1,5 +1,6 @@
 // The one chart component: every figure is drawn here with Plotly.react, so a chart is never taken down to change it.
-// It knows Plotly and Streamlit's theme variables. It does not know what a figure shows.
+// It knows Plotly, Streamlit's theme variables and, for a chart that is live, the page's feed (assets/feed.js). It does not
+// know what a figure shows.
 //
 // Traps this file is built around:
 // - Streamlit runs the default export again on each change of data or theme, and when changes come quickly it cleans up the
@@ -8,9 +9,12 @@
 // - Painting under a pressed pointer breaks a drag; painting drops the hover label.
 // - Other settings make Plotly start anew, without the visitor's zoom: they are constant, words reach Plotly beside them.
 // - Plotly refuses to resize what is not displayed, such as a chart on a page that is being left.
+// - Live figures come faster than a slow machine paints: a painting shows what is there when its turn comes, one chart a frame.
+// - Live figures go on changing where they are: Plotly gets copies, as it does of everything.
 
 const charts = new WeakMap(); // Streamlit's element -> the chart in it
 let library; // promise of Plotly, one for the page
+let frames = Promise.resolve(); // the last animation frame that was given to a chart
 
 /** The mode bar: Plotly's name of a button -> what Plotly calls it. */
 const BUTTONS = {
@@ -36,6 +40,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const turn = ++chart.turn;
   chart.data = data;
   chart.tell = setTriggerValue;
+  follow(chart);
   repaint(chart);
   return () => {
     if (chart.turn === turn) unmount(parentElement, chart);
@@ -48,9 +53,13 @@ function mount(parent) {
   plot.tabIndex = 0;
   plot.setAttribute("role", "figure");
   parent.append(plot);
-  const chart = { plot, turn: 0, data: null, due: false, pressed: false, hover: null, work: Promise.resolve(), end: new AbortController() };
+  const chart = {
+    ...{ plot, turn: 0, data: null, due: false, pressed: false, hover: null, work: Promise.resolve(), end: new AbortController() },
+    ...{ feed: "", live: undefined, step: null, leave: () => {} },
+  };
   charts.set(parent, chart);
   watchPointer(chart);
+  watchSight(chart);
   chart.observer = new ResizeObserver(() => plot._fullLayout && plot.clientWidth && window.Plotly.Plots.resize(plot));
   chart.observer.observe(plot);
   return chart;
@@ -59,20 +68,53 @@ function mount(parent) {
 function unmount(parent, chart) {
   charts.delete(parent);
   chart.end.abort();
+  chart.leave();
   chart.observer.disconnect();
   chart.work.then(() => window.Plotly?.purge(chart.plot));
   chart.plot.remove();
 }
 
-/** Ask for a painting of chart.data: at once, or when the pointer is up; several askings in between are one painting. */
+/** Follow the feed that the page names. What was handed over is shown until it says more. */
+function follow(chart) {
+  const { feed, name, module } = chart.data;
+  const wanted = JSON.stringify([feed, name]);
+  if (chart.feed === wanted) return;
+  const left = chart.leave; // afterwards, lest the stream that both share is closed
+  Object.assign(chart, { feed: wanted, live: undefined, step: null, leave: () => {} });
+  if (!feed) return left();
+  import(new URL(module, document.baseURI).href)
+    .then(({ subscribe, position }) => {
+      if (chart.feed !== wanted || chart.end.signal.aborted) return;
+      const moved = (step) => {
+        chart.step = step;
+        if (moves(chart)) repaint(chart);
+      };
+      moved(position.get(feed));
+      const stops = [subscribe(feed, name, (figure) => ((chart.live = figure), repaint(chart))), position.listen(feed, moved)];
+      chart.leave = () => stops.forEach((stop) => stop());
+    })
+    .catch(console.error) // what was handed over stays
+    .finally(left);
+}
+
+/** The figure to paint: the feed's, else the one that was handed over. */
+const figureOf = (chart) => chart.live ?? chart.data.figure;
+
+/** Whether the picture depends on where the player stands. */
+const moves = (chart) => ["film", "cursor"].some((one) => figureOf(chart).layout.meta?.[one]);
+
+/** Ask for a painting: at once, or when the pointer is up and the page in sight; several askings in between are one painting. */
 function repaint(chart) {
   chart.due = true;
-  if (!chart.pressed) chart.work = chart.work.then(() => paint(chart)).catch((error) => confess(chart, error));
+  if (isReady(chart)) chart.work = chart.work.then(() => paint(chart)).catch((error) => confess(chart, error));
 }
+
+const isReady = (chart) => !chart.pressed && !document.hidden && !chart.end.signal.aborted;
 
 async function paint(chart) {
   const Plotly = await load(chart.data.library);
-  if (!chart.due || chart.pressed || chart.end.signal.aborted) return;
+  if (chart.due) await nextFrame();
+  if (!chart.due || !isReady(chart)) return;
   chart.due = false;
   const { plot, data } = chart;
   const first = !plot._fullLayout;
@@ -83,7 +125,8 @@ async function paint(chart) {
   plot.lang = document.documentElement.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
   Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });
-  await Plotly.react(plot, structuredClone(data.figure.data), dressed(data, plot), structuredClone(SETTINGS));
+  const figure = figureOf(chart);
+  await Plotly.react(plot, played(figure, chart.step), dressed(chart, figure), structuredClone(SETTINGS));
   labelButtons(plot, data.phrases);
   if (first) watchHover(chart);
   if (first) watchClicks(chart);
@@ -91,14 +134,51 @@ async function paint(chart) {
   showHover(Plotly, chart);
 }
 
+function nextFrame() {
+  frames = frames.then(() => new Promise(requestAnimationFrame));
+  return frames;
+}
+
+/** Return a copy of the traces, those of a film as they were at the player's step. */
+function played({ data, layout }, step) {
+  const film = layout.meta?.film;
+  if (!film || step === null) return structuredClone(data);
+  const row = Math.max(0, film.steps.findLastIndex((one) => one <= step));
+  const then = (rows) => Object.fromEntries(Object.entries(rows ?? {}).map(([name, values]) => [name, values[row]]));
+  return structuredClone(data.map((trace, index) => ({ ...trace, ...then(film.traces[index]) })));
+}
+
 /** Return a copy of the layout in the theme that Streamlit shows now. */
-function dressed(data, plot) {
+function dressed({ data, plot, step }, figure) {
   const css = getComputedStyle(plot);
   const of = (name) => css.getPropertyValue(`--st-${name}`).trim();
   const template = structuredClone(data.templates[isDark(of("background-color")) ? "dark" : "light"]);
   Object.assign(template.layout, { paper_bgcolor: of("background-color"), plot_bgcolor: of("background-color") });
   Object.assign(template.layout.font, { color: of("text-color"), family: of("font") });
-  return { ...structuredClone(data.figure.layout), template, autosize: true };
+  const { meta: { film, cursor, ...meta } = {}, ...layout } = figure.layout; // films are long, and not for Plotly
+  const shapes = [...(layout.shapes ?? []), ...(cursor && step !== null ? cursors(figure, step, of("text-color")) : [])];
+  return { ...structuredClone({ ...layout, meta, shapes }), template, autosize: true };
+}
+
+/** Return a line at the step over each x axis. */
+function cursors({ layout }, step, color) {
+  const names = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name));
+  return (names.length ? names : ["xaxis"]).flatMap((name) => {
+    const axis = layout[name] ?? {};
+    const number = name.slice("xaxis".length);
+    const x = placeOf(step, axis);
+    const yref = `${/^y/.test(axis.anchor) ? axis.anchor : `y${number}`} domain`;
+    const line = { color, width: 2 };
+    return x === null ? [] : [{ type: "line", xref: `x${number}`, yref, x0: x, x1: x, y0: 0, y1: 1, line }];
+  });
+}
+
+/** Return where a step stands on an axis: among categories beside the last one before it; null where it has no place. */
+function placeOf(step, { type, categoryarray }) {
+  if (type === "log" && step <= 0) return null;
+  if (type !== "category") return step;
+  const place = Array.from(categoryarray ?? []).findLastIndex((one) => Number(one) <= step);
+  return place < 0 ? null : place;
 }
 
 function isDark(color) {
@@ -145,6 +225,12 @@ function watchPointer(chart) {
     });
   chart.plot.addEventListener("pointerdown", () => (chart.pressed = true), { capture: true, signal });
   for (const name of ["pointerup", "pointercancel", "blur"]) window.addEventListener(name, release, { capture: true, signal });
+}
+
+/** Catch up on what was not painted while nobody could see it. */
+function watchSight(chart) {
+  const caughtUp = () => chart.due && repaint(chart);
+  document.addEventListener("visibilitychange", caughtUp, { signal: chart.end.signal });
 }
 
 function watchHover(chart) {

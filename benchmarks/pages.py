@@ -21,7 +21,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from browser import READY, Visit, browser, server  # noqa: E402
 from playwright.sync_api import Browser, WebSocket  # noqa: E402
 
-from pages.ui.link import VIEWS, pack  # noqa: E402
+from pages.ui.link import pack  # noqa: E402
+from pages.ui.places import DRIFT  # noqa: E402
 
 DRAWN = "() => [...document.querySelectorAll('.driftscope-chart')].some(gd => gd._fullLayout && gd.data.length)"
 VALUES = ("(() => { const d = document.querySelector('.driftscope-chart').data; "
@@ -96,7 +97,7 @@ def main() -> None:
         report("control to chart, three variants computed", [seconds for seconds, _ in moved])
         print(f"bytes of a moved control: {statistics.median(sent for _, sent in moved) / 1e3:.0f} kB socket")
         for depth in (12, 96):
-            for view in VIEWS:
+            for view in DRIFT.views:
                 _look(visit, meter, view, depth)
 
 

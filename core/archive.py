@@ -19,7 +19,7 @@ from core.fields import ExperimentError
 from core.rules import TEXT_HASH
 from core.runs import entries
 from core.settings import checkpoint_seconds
-from core.stops import stop
+from core.stops import event, stop
 from core.store import Ask, RunView, Store, lane_of
 from core.trace import WEIGHTS, NonFinite, Snapshot, Trace
 
@@ -139,7 +139,8 @@ class _Kept:
         """Write what was recorded, and now and then a checkpoint."""
         if self._claim:
             try:
-                self._claim.append(snapshot.step, snapshot.to_bytes(), snapshot.loss)
+                self._claim.append(snapshot.step, snapshot.to_bytes(), snapshot.loss,
+                                   event(training.experiment, snapshot))
                 self._claim.check()
                 if time.monotonic() - self._saved > checkpoint_seconds() and not training.over:
                     self._claim.save(training.step, training.checkpoint())

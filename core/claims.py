@@ -55,9 +55,10 @@ class Claim:
     engine: str | None = None
     recorded: int = -1
 
-    def append(self, step: int, content: bytes, loss: float = math.nan) -> None:
+    def append(self, step: int, content: bytes, loss: float = math.nan, event: str | None = None) -> None:
         """Write one snapshot, in a transaction of its own; one that an earlier attempt has written stays what it is.
 
+        `event`: what happened at the step, from `core.stops.event`.
         Errors: LostClaim; then nothing was written.
         """
         if step <= self.recorded:
@@ -67,7 +68,7 @@ class Claim:
             found = connection.execute(update(RUNS).where(self._mine()).values(heartbeat=time.time(), **counted))
             if found.rowcount:
                 connection.execute(insert(SNAPSHOTS).values(
-                    run=self.run, step=step, content=content, written=time.time(),
+                    run=self.run, step=step, content=content, written=time.time(), event=event,
                     loss=None if math.isnan(loss) else loss))
         if not found.rowcount:
             raise LostClaim(self.run)

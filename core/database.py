@@ -95,6 +95,7 @@ SNAPSHOTS = Table(
     Column("step", Integer, primary_key=True),
     Column("loss", Double),     # null: NaN, which SQLite cannot hold
     Column("written", Double),  # null in what an older version wrote
+    Column("event", String(16)),  # from core.stops.event
     Column("content", LargeBinary, nullable=False),
 )
 
@@ -124,7 +125,8 @@ FACTS = Table(
 MIGRATIONS: dict[str, tuple[str, ...]] = {
     "1": ("ALTER TABLE runs ADD COLUMN name TEXT", "ALTER TABLE runs ADD COLUMN pace DOUBLE PRECISION",
           "ALTER TABLE snapshots ADD COLUMN loss DOUBLE PRECISION",
-          "ALTER TABLE snapshots ADD COLUMN written DOUBLE PRECISION"),
+          "ALTER TABLE snapshots ADD COLUMN written DOUBLE PRECISION",
+          "ALTER TABLE snapshots ADD COLUMN event VARCHAR(16)"),
 }
 """Schema of an older version → what makes it the next one; a number up each time. Missing tables are made anyway."""
 

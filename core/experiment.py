@@ -172,6 +172,20 @@ class Experiment(_Part):
         mine, other = self.paths(), (base or Experiment()).paths()
         return {path: value for path, value in mine.items() if value != other[path]}
 
+    def shortened(self, device: str = "cpu") -> Experiment:
+        """Return the shortest description of the same: fields that mean their default here are left to it.
+
+        `device`: the kind ``auto`` stands for, as in `canonical_json`.
+        """
+        found, wanted = self, self.canonical_json(device)
+        for path in (path for path in self.differences() if path in rules.RESOLVED):
+            try:
+                shorter = found.with_values({path: Experiment().paths()[path]})
+            except ExperimentError:
+                continue
+            found = shorter if shorter.canonical_json(device) == wanted else found
+        return found
+
     def paths(self) -> dict[str, Any]:
         """Return every field as dotted path → JSON value."""
         document = self.model_dump(mode="json")

@@ -1,8 +1,8 @@
 """Films: the recorded steps of runs, thinned to as many as a picture can show, read from the store as they come.
 
-Every loss is in it, and of the snapshots every 2ⁿ-th, the newest, and the first whose loss is not finite. Whoever
-watches a run shares its film, which only ever reads what it has not seen. It knows the store and traces; it computes no
-statistic and draws nothing.
+Every loss is in it, and of the snapshots every 2ⁿ-th, the newest two, and the first that is not finite with the one
+before it. Whoever watches a run shares its film, which only ever reads what it has not seen. It knows the store and
+traces; it computes no statistic and draws nothing.
 
 Axes: N recorded steps.
 """
@@ -10,12 +10,14 @@ Axes: N recorded steps.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.stops import NON_FINITE
 from core.store import RunView, Store
 from core.trace import Snapshot, Trace
 
@@ -32,7 +34,7 @@ class Film:
     """A run as it is now.
 
     `steps`, `losses`: all that were recorded, (N,); `trace`: the kept ones, None before the first; `every`: it has
-    every so-many-th recorded step.
+    every so-many-th recorded step; `events`: step and name of what happened (`core.stops.event`).
     """
 
     run: RunView
@@ -40,6 +42,7 @@ class Film:
     losses: F64
     trace: Trace | None
     every: int = 1
+    events: tuple[tuple[int, str], ...] = ()
 
 
 class Films:
@@ -77,6 +80,7 @@ class _Reel:
         self._lock = threading.Lock()
         self._steps: list[int] = []
         self._losses: list[float] = []
+        self._events: list[tuple[int, str]] = []
         self._kept: dict[int, Snapshot] = {}
         self._every = 1
 
@@ -84,9 +88,10 @@ class _Reel:
         """Read what is new. The run is looked at first: what it says is done has been recorded."""
         with self._lock:
             run = store.views([run_id])[0]
-            for step, loss in store.steps(run_id, self._steps[-1] if self._steps else -1):
+            for step, loss, event in store.steps(run_id, self._steps[-1] if self._steps else -1):
                 self._steps.append(step)
                 self._losses.append(loss)
+                self._events += [(step, event)] if event else []
             while len(self._steps) > FRAMES * self._every:
                 self._every *= 2
             wanted = self._wanted()
@@ -95,11 +100,13 @@ class _Reel:
                 self._kept[step] = light(Snapshot.from_bytes(content))
             self.bytes = sum(size_of(one) for one in self._kept.values())
             trace = Trace(tuple(self._kept[step] for step in sorted(self._kept))) if self._kept else None
-            return Film(run, np.array(self._steps, np.int64), np.array(self._losses), trace, self._every)
+            return Film(run, np.array(self._steps, np.int64), np.array(self._losses), trace, self._every,
+                        tuple(self._events))
 
     def _wanted(self) -> set[int]:
-        lost = next((step for step, loss in zip(self._steps, self._losses, strict=True) if not np.isfinite(loss)), None)
-        return {*self._steps[::self._every], *self._steps[-1:], *([] if lost is None else [lost])}
+        broken = next((step for step, event in self._events if event == NON_FINITE), None)
+        until = 0 if broken is None else bisect_left(self._steps, broken) + 1
+        return {*self._steps[::self._every], *self._steps[-2:], *self._steps[max(0, until - 2):until]}
 
 
 def light(snapshot: Snapshot) -> Snapshot:

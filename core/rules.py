@@ -38,6 +38,14 @@ def norms_in_use(experiment: Experiment) -> frozenset[str]:
     return frozenset({*layer_norms(experiment), *whole_stack} - {"none"})
 
 
+RESOLVED = frozenset({
+    *(f"model.{name}" for name in ("placement", "head_dim", "n_kv_heads", "d_ff", "final_norm", "embed_norm",
+                                   "embed_scale", "attention_scale")),
+    "input.vocab", *(f"protocol.{name}" for name in ("device", "attention", "detail", "loss")),
+})
+"""The fields whose canonical value may differ from the one in the description: `resolve_…` return them and the text."""
+
+
 def resolve_model(experiment: Experiment) -> dict[str, Any]:
     """Return the model fields whose canonical value differs in kind from what may stand in the description."""
     model = experiment.model

@@ -5,14 +5,15 @@ It knows the store's columns; it does not know what a run has measured, nor who 
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import delete, insert, null, select, update
+from sqlalchemy import and_, delete, func, insert, null, or_, select, update
 
-from core.database import CHECKPOINTS, JOBS, RUNS, StoreError
+from core.database import CHECKPOINTS, JOBS, RUNS, SNAPSHOTS, StoreError
 from core.store import FINISHED, RunView, Store, as_view, view_columns
 
 NAME_LETTERS = 80
@@ -30,14 +31,29 @@ class Entry:
     bytes: int
 
 
-def entries(store: Store, limit: int) -> list[Entry]:
-    """Return the youngest runs, youngest first, without their provenance, which is long."""
+def entries(store: Store, limit: int, named: Sequence[str] = ()) -> list[Entry]:
+    """Return the youngest runs and those that are `named`, youngest first, without their provenance, which is long."""
     columns = view_columns(null()).add_columns(RUNS.c.experiment, RUNS.c.stored_bytes)
+    youngest = select(RUNS.c.number).order_by(RUNS.c.number.desc()).limit(limit)
+    chosen = or_(RUNS.c.number.in_(youngest), RUNS.c.id.in_(named))
     with store.database.reading() as connection:
         rows = [dict(row) for row in connection.execute(
-            columns.order_by(RUNS.c.number.desc()).limit(limit)).mappings()]
+            columns.where(chosen).order_by(RUNS.c.number.desc())).mappings()]
     return [Entry(experiment=str(row.pop("experiment")), bytes=int(row.pop("stored_bytes")), view=as_view(row))
             for row in rows]
+
+
+def last_losses(store: Store, runs: Sequence[str]) -> dict[str, float]:
+    """Return the loss at the last recorded step of each run that has recorded one; it may be NaN or infinite."""
+    found: dict[str, float] = {}
+    with store.database.reading() as connection:
+        for start in range(0, len(runs), 500):
+            last = select(SNAPSHOTS.c.run, func.max(SNAPSHOTS.c.step).label("step")).where(
+                SNAPSHOTS.c.run.in_(runs[start:start + 500])).group_by(SNAPSHOTS.c.run).subquery()
+            rows = select(SNAPSHOTS.c.run, SNAPSHOTS.c.loss).join(
+                last, and_(SNAPSHOTS.c.run == last.c.run, SNAPSHOTS.c.step == last.c.step))
+            found |= {run: math.nan if loss is None else loss for run, loss in connection.execute(rows)}
+    return found
 
 
 def rename(store: Store, run: str, name: str) -> None:

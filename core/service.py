@@ -18,6 +18,7 @@ from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.films import Film
 from core.keeper import State
+from core.pruning import used_bytes
 from core.runs import RESUMABLE, Entry
 from core.settings import SettingError
 from core.store import FINISHED, LANES, UNFINISHED, Ask, RunView, lane_of
@@ -44,9 +45,19 @@ def ensure(experiments: Sequence[Experiment]) -> list[str]:
     return run_ids
 
 
+def device() -> str | None:
+    """Return the kind of device that ``auto`` stands for, None while no worker has said it. Never waits."""
+    return DOOR.store.fact("device")
+
+
 def ready_to_ask() -> bool:
     """Return whether the workers' device is known, so that `ensure` answers at once. Never waits."""
-    return DOOR.store.fact("device") is not None
+    return device() is not None
+
+
+def existing(run_ids: Sequence[str]) -> set[str]:
+    """Return those of the runs that are in the store."""
+    return DOOR.store.existing(run_ids)
 
 
 def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -145,9 +156,20 @@ def repeat(run_id: str) -> str:
     return again
 
 
-def entries(limit: int = 1000) -> list[Entry]:
-    """Return the youngest runs with their experiments, youngest first."""
-    return runs.entries(DOOR.store, limit)
+def entries(limit: int = 1000, named: Sequence[str] = ()) -> list[Entry]:
+    """Return the youngest runs and those that are `named`, with their experiments, youngest first."""
+    return runs.entries(DOOR.store, limit, named)
+
+
+def last_losses(run_ids: Sequence[str]) -> dict[str, float]:
+    """Return the loss at the last recorded step of each run that has recorded one; it may be NaN or infinite."""
+    return runs.last_losses(DOOR.store, run_ids)
+
+
+def usage() -> int:
+    """Return how many bytes all runs hold, of those that the store's limit allows."""
+    with DOOR.store.database.reading() as connection:
+        return used_bytes(connection)
 
 
 def rename(run_id: str, name: str) -> None:
@@ -222,7 +244,7 @@ def _device(experiment: Experiment) -> str:
 
 __all__ = [
     "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "RunView", "SettingError", "State", "StoreError",
-    "cancel", "check", "checkpoints", "ensure", "entries", "experiment", "film", "limits", "missing", "pin", "put_text",
-    "ready_to_ask", "recent", "remove", "rename", "repeat", "resolve", "resume", "snapshots", "standing", "start",
-    "state", "stop", "trace", "view", "wait", "worker_pids",
+    "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing", "experiment", "film", "last_losses",
+    "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove", "rename", "repeat", "resolve",
+    "resume", "snapshots", "standing", "start", "state", "stop", "trace", "usage", "view", "wait", "worker_pids",
 ]

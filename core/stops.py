@@ -15,6 +15,16 @@ def is_overflow_step(experiment: Experiment, snapshot: Snapshot) -> bool:
     return scaled and not snapshot.non_finite_kinds() and bool(snapshot.non_finite_kinds(gradient=True))
 
 
+def event(experiment: Experiment, snapshot: Snapshot) -> str | None:
+    """Return what is to be known of a step without reading it: overflow (under a loss scale), or non_finite."""
+    if is_overflow_step(experiment, snapshot):
+        return OVERFLOW
+    return NON_FINITE if snapshot.non_finite is not None else None
+
+
+OVERFLOW, NON_FINITE = "overflow", "non_finite"
+
+
 def stop(experiment: Experiment, snapshot: Snapshot) -> NonFinite | None:
     """Return the value that ends the run at this step, or None where it goes on."""
     protocol = experiment.protocol

@@ -150,6 +150,11 @@ class Store:
         with self.database.reading() as connection:
             return _standing(connection, keys)
 
+    def existing(self, run_ids: Sequence[str]) -> set[str]:
+        """Return those of the runs that are in the store."""
+        with self.database.reading() as connection:
+            return set(connection.scalars(select(RUNS.c.id).where(RUNS.c.id.in_(run_ids))))
+
     def views(self, run_ids: Sequence[str]) -> list[RunView]:
         """Return the runs as they are now, in the order asked.
 
@@ -192,12 +197,16 @@ class Store:
         with self.database.reading() as connection:
             return [(step, content) for step, content in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
 
-    def steps(self, run_id: str, after: int = -1) -> list[tuple[int, float]]:
-        """Return (step, loss) of every snapshot of a run beyond step `after`, oldest first: cheap, and all of them."""
-        rows = select(SNAPSHOTS.c.step, SNAPSHOTS.c.loss).where(SNAPSHOTS.c.run == run_id, SNAPSHOTS.c.step > after)
+    def steps(self, run_id: str, after: int = -1) -> list[tuple[int, float, str | None]]:
+        """Return (step, loss, event) of every snapshot of a run beyond step `after`, oldest first: cheap.
+
+        The event is that of `core.stops.event`.
+        """
+        rows = select(SNAPSHOTS.c.step, SNAPSHOTS.c.loss, SNAPSHOTS.c.event).where(
+            SNAPSHOTS.c.run == run_id, SNAPSHOTS.c.step > after)
         with self.database.reading() as connection:
-            return [(step, math.nan if loss is None else loss)
-                    for step, loss in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
+            return [(step, math.nan if loss is None else loss, event)
+                    for step, loss, event in connection.execute(rows.order_by(SNAPSHOTS.c.step))]
 
     def snapshots_at(self, run_id: str, steps: Sequence[int]) -> list[tuple[int, bytes]]:
         """Return (step, content) of the snapshots of a run at these steps, oldest first."""

@@ -22,6 +22,7 @@ from core.devices import available_devices
 from core.experiment import engine_version, parse
 from core.fields import ExperimentError
 from core.settings import checkpoint_seconds, worker_threads
+from core.stops import event
 from core.store import Store
 from core.train import Training, train
 from core.watch import Watch
@@ -127,7 +128,8 @@ class Playing:
             self._checked = time.monotonic()
         snapshot = self._training.play()
         if snapshot is not None:
-            mine.append(snapshot.step, snapshot.to_bytes(), snapshot.loss)
+            mine.append(snapshot.step, snapshot.to_bytes(), snapshot.loss,
+                        event(self._training.experiment, snapshot))
         if time.monotonic() - self._saved > checkpoint_seconds() and not self._training.over:
             self._save(mine)
         self._take_pace()

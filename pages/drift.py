@@ -5,31 +5,34 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.ui import controls, explain, link, panels, stage
+from pages.ui.controls import Controls
 from pages.ui.language import words
 from pages.ui.link import View
+from pages.ui.places import DRIFT
 from pages.ui.views import VIEWS
 
 t = words()
-notices = controls.settle()
+desk = Controls(DRIFT, t)
+notices = desk.settle()
 
 st.title(t("drift.title"))
 for notice in notices:
     st.warning(explain.notice(notice, t), icon=":material/link_off:")
 
 with st.sidebar:
-    controls.base(t)
-    changes = controls.variants(t)
-looked = VIEWS[controls.view(t)]
+    desk.base()
+    changes = desk.variants()
+looked = VIEWS[desk.looked()]
 asked = st.container()
 chart = st.container()
-settings = controls.settings(t)
+settings = desk.settings()
 
-base, wrong = controls.described()
+base, wrong = desk.described()
 compared, refused = link.compared(View(base=base, variants=changes))
 variants = controls.named(compared, t)
 with asked:
-    shown = controls.shown(looked.asks, variants, t)
-controls.mirror(View(st.session_state["preset"], base, changes, shown))
+    shown = desk.shown(looked.asks, variants)
+desk.mirror(View(st.session_state["preset"], base, changes, shown))
 
 with chart:
     if wrong:

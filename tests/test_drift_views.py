@@ -13,6 +13,7 @@ from core.experiment import parse
 from core.train import train
 from pages.ui import link
 from pages.ui.link import View
+from pages.ui.places import DRIFT
 from pages.ui.text import Words
 
 pytestmark = pytest.mark.browser
@@ -23,7 +24,7 @@ EN = Words("en")
 
 
 def query(base=SMALL, variants=({"model.norm": "none"},), lang="en", **shown):
-    view = View(base=parse({}).with_values(base), variants=tuple(variants), shown=link.SHOWN_DEFAULTS | shown)
+    view = View(base=parse({}).with_values(base), variants=tuple(variants), shown=DRIFT.defaults | shown)
     return f"/drift?lang={lang}&" + "&".join(f"{name}={value}" for name, value in link.write(view).items())
 
 
@@ -95,7 +96,7 @@ def test_the_hover_label_of_any_facet_survives_new_numbers(visit):
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("view", link.VIEWS)
+@pytest.mark.parametrize("view", DRIFT.views)
 def test_every_view_opens_cold_in_every_language(visit, view, lang):
     visit.open(query(view=view, lang=lang))
     expect(visit.page.get_by_text(Words(lang)(f"view_help.{view}"))).to_be_visible()
@@ -107,7 +108,7 @@ def test_every_view_opens_cold_in_every_language(visit, view, lang):
         drawn(visit)
 
 
-@pytest.mark.parametrize("view", link.VIEWS)
+@pytest.mark.parametrize("view", DRIFT.views)
 def test_every_view_is_whole_when_everything_is_not_finite(visit, view):
     visit.open(query(NAN, view=view))
     expect(visit.page.get_by_role("heading", name=EN("drift.verdicts"))).to_be_visible(timeout=60_000)

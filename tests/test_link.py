@@ -13,6 +13,7 @@ from core.presets import PRESETS, preset
 from core.tables import INITS, NORMS, PLACEMENTS
 from pages.ui import link
 from pages.ui.link import View
+from pages.ui.places import DRIFT
 
 
 def test_the_default_view_is_the_empty_link():
@@ -39,7 +40,7 @@ CHANGES = st.fixed_dictionaries({}, optional={
     "model.init": st.sampled_from(list(INITS)), "model.n_layers": st.integers(1, 512), "model.bias": st.booleans(),
     "model.init_gain": st.floats(0, 100), "model.layer_norms": st.just({"0": "none"}),
     "input.lengths": st.just("ragged"), "protocol.seed": st.integers(0, 2**32 - 1)})
-SHOWN = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in link.SHOWN.items()})
+SHOWN = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in DRIFT.shown.items()})
 
 
 @given(st.sampled_from(list(PRESETS)), CHANGES, st.lists(CHANGES.filter(bool), max_size=6), SHOWN)

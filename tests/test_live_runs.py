@@ -197,7 +197,7 @@ def test_a_film_grows_with_the_run_holds_every_loss_and_a_bounded_number_of_snap
         lengths.append(len(film.steps))
         if film.trace:
             assert set(film.trace.steps) >= {*film.steps[::film.every].tolist(), int(film.steps[-1])}
-            assert len(film.trace.snapshots) <= FRAMES + 1
+            assert len(film.trace.snapshots) <= FRAMES + 2
         if film.run.over:
             break
         time.sleep(0.1)
@@ -213,6 +213,7 @@ def test_a_training_that_blows_up_is_stopped_where_it_began_and_its_film_holds_t
     assert service.wait([run], DEADLINE_S)[0].status == "stopped"
     film = service.film(run)
     assert film.trace.snapshots[-1].non_finite.step == film.steps[-1]
+    assert film.events == ((int(film.steps[-1]), "non_finite"),)
 
 
 def test_a_repeated_run_is_a_run_of_its_own_with_the_same_numbers(server):

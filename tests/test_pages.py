@@ -11,6 +11,7 @@ from core.experiment import parse
 from core.train import train
 from pages.ui import link
 from pages.ui.link import View
+from pages.ui.places import DRIFT
 from pages.ui.text import Words
 
 pytestmark = pytest.mark.browser
@@ -22,7 +23,7 @@ POINTS = "return gd.data.filter(d => d.yaxis !== 'y2').map(d => Array.from(d.y._
 def query(base=SMALL, variants=None, **shown):
     chosen = View().variants if variants is None else tuple(variants)
     view = View(base=parse({}).with_values(base), variants=chosen,
-                shown=link.SHOWN_DEFAULTS | {"view": "profile"} | shown)
+                shown=DRIFT.defaults | {"view": "profile"} | shown)
     return "/drift?lang=en&" + "&".join(f"{name}={value}" for name, value in link.write(view).items())
 
 

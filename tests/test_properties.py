@@ -33,6 +33,7 @@ from core.trace import Trace
 from core.train import train
 from core.vocabulary import HEAD_MEASURES, STATISTICS
 from pages.ui import link
+from pages.ui.places import DRIFT
 
 TIMES = int(os.environ.get("EXAMPLES", "1"))
 
@@ -412,8 +413,8 @@ def test_differences_rebuild_every_experiment(experiment, name):
 
 VARIANTS = st.lists(st.sets(st.sampled_from(list(FIELDS)), min_size=1, max_size=3).flatmap(
     lambda chosen: st.fixed_dictionaries({path: value_of(FIELDS[path]) for path in sorted(chosen)})),
-    max_size=link.MAX_VARIANTS)
-SHOWN = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in link.SHOWN.items()})
+    max_size=DRIFT.most)
+SHOWN = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in DRIFT.shown.items()})
 
 
 @given(st.sampled_from(list(PRESETS)), experiments(), VARIANTS, SHOWN)
@@ -423,7 +424,7 @@ def test_a_view_of_any_fields_survives_its_link(name, base, variants, shown):
     assert link.read(link.write(view)) == (view, [])
 
 
-QUERY = st.dictionaries(st.sampled_from(["preset", "x", *link.DIALS, *link.SHOWN]) | st.text(max_size=5), st.one_of(
+QUERY = st.dictionaries(st.sampled_from(["preset", "x", *link.DIALS, *DRIFT.shown]) | st.text(max_size=5), st.one_of(
     st.text(max_size=20), st.sampled_from([*PRESETS, *NORMS, "-1", "1e9", "512"]),
     st.fixed_dictionaries({}, optional={
         "base": st.dictionaries(st.sampled_from(list(FIELDS)) | st.text(max_size=8), JUNK, max_size=4),

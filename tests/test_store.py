@@ -426,6 +426,7 @@ def test_a_store_of_the_version_before_is_brought_up_to_date_and_keeps_its_runs(
     with store.database.writing() as connection:
         for statement in ("ALTER TABLE runs DROP COLUMN name", "ALTER TABLE runs DROP COLUMN pace",
                           "ALTER TABLE snapshots DROP COLUMN loss", "ALTER TABLE snapshots DROP COLUMN written",
+                          "ALTER TABLE snapshots DROP COLUMN event",
                           "DROP TABLE checkpoints", "UPDATE facts SET value = '1' WHERE name = 'schema'"):
             connection.execute(text(statement))
     newer = Store(url)
@@ -443,8 +444,8 @@ def test_losses_come_back_as_they_are(store):
     mine = claim(store, ask(store, "a")[0])
     for step, loss in enumerate((1.5, math.nan, math.inf, -math.inf)):
         mine.append(step, b"", loss)
-    np.testing.assert_array_equal([loss for _, loss in store.steps(mine.run)], [1.5, math.nan, math.inf, -math.inf])
-    assert [step for step, _ in store.steps(mine.run, after=1)] == [2, 3]
+    np.testing.assert_array_equal([loss for _, loss, _ in store.steps(mine.run)], [1.5, math.nan, math.inf, -math.inf])
+    assert [step for step, *_ in store.steps(mine.run, after=1)] == [2, 3]
     assert store.snapshots_at(mine.run, [3, 1, 7]) == [(1, b""), (3, b"")]
 
 

@@ -16,7 +16,8 @@ from core.train import train
 from core.vocabulary import SITES, STATISTICS
 from pages.ui import component, explain
 from pages.ui.cache import Measured
-from pages.ui.link import SHOWN, SHOWN_DEFAULTS, Variant
+from pages.ui.link import Variant
+from pages.ui.places import DRIFT
 from pages.ui.stage import Stage
 from pages.ui.text import LANGUAGES, Words
 from pages.ui.views import VIEWS, depth, tokens
@@ -53,7 +54,7 @@ def measured(kind):
 
 
 def pictures(view, kinds, lang="en", **shown):
-    return VIEWS[view].make([measured(kind) for kind in kinds], SHOWN_DEFAULTS | shown, Words(lang))
+    return VIEWS[view].make([measured(kind) for kind in kinds], DRIFT.defaults | shown, Words(lang))
 
 
 def values(trace):
@@ -81,7 +82,7 @@ def test_every_view_of_every_kind_of_stack_comes_out_whole(view, kind):
 def test_every_view_judges_every_kind_of_stack_in_words(view, kind):
     one = measured(kind)
     for of, t in (("forward", Words("en")), ("gradient", Words("zh"))):
-        for verdict in VIEWS[view].judge(one.trace, one.experiment, SHOWN_DEFAULTS | {"of": of}):
+        for verdict in VIEWS[view].judge(one.trace, one.experiment, DRIFT.defaults | {"of": of}):
             said = explain.sentence(verdict, t)
             assert said and "{" not in said
             assert not verdict.expected or t(f"expected.{verdict.expected}")
@@ -95,8 +96,8 @@ def test_every_view_bears_seven_variants(view):
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_controls_of_a_view_are_parameters_of_the_link(view):
-    assert set(VIEWS[view].asks) <= SHOWN.keys()
-    assert view in SHOWN["view"]
+    assert set(VIEWS[view].asks) <= DRIFT.shown.keys()
+    assert view in DRIFT.shown["view"]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -141,7 +142,7 @@ def test_the_map_s_colours_are_the_numbers_of_its_table():
 def test_where_no_gradient_comes_the_map_says_so_instead_of_drawing_nothing():
     one = measured("usual")
     bare = Trace(tuple(type(s)(**{**vars(s), "gradients": {}}) for s in one.trace.snapshots))
-    (picture, _) = VIEWS["overview"].make([Measured(one.variant, None, bare)], SHOWN_DEFAULTS | {"of": "gradient"},
+    (picture, _) = VIEWS["overview"].make([Measured(one.variant, None, bare)], DRIFT.defaults | {"of": "gradient"},
                                           Words("en"))
     assert picture.figure is None and picture.remarks == (Words("en")("overview.no_gradient"),)
 
@@ -193,7 +194,7 @@ def test_outliers_that_no_block_passes_on_are_said_to_be_gone_and_stand_in_the_t
     changes = {"input.source": "scaled", "input.feature_scales": [1000.0] + [1.0] * 15, "model.placement": "post"}
     experiment = parse({}).with_values({**SMALL, **changes})
     one = Measured(Variant({}, experiment, "post"), None, Trace(tuple(train(experiment))))
-    (picture,) = VIEWS["outliers"].make([one], SHOWN_DEFAULTS, Words("en"))
+    (picture,) = VIEWS["outliers"].make([one], DRIFT.defaults, Words("en"))
     assert picture.figure is None and picture.remarks == (Words("en")("tokens.gone"),)
     assert picture.columns()["token"]
 
@@ -206,7 +207,7 @@ def test_every_wiring_of_a_stack_of_mixed_layers_is_named_with_its_layers():
 def test_the_stream_s_sentences_are_of_the_pass_that_is_shown():
     one = measured("usual")
     for of, prefix in (("forward", ""), ("gradient", "gradient_")):
-        found = VIEWS["streams"].judge(one.trace, one.experiment, SHOWN_DEFAULTS | {"of": of})
+        found = VIEWS["streams"].judge(one.trace, one.experiment, DRIFT.defaults | {"of": of})
         assert len(found) == 3 and all(verdict.code.startswith(prefix) for verdict in found)
         assert any(verdict.code.startswith("gradient_") for verdict in found) == bool(prefix)
 
@@ -330,7 +331,7 @@ def test_a_massive_feature_is_a_row_of_the_map_of_outliers_through_all_its_layer
     scales[5] = 1000.0
     experiment = parse({}).with_values({**SMALL, "input.source": "scaled", "input.feature_scales": scales})
     one = Measured(Variant({}, experiment, "massive"), None, Trace(tuple(train(experiment))))
-    (picture,) = VIEWS["outliers"].make([one], SHOWN_DEFAULTS, Words("en"))
+    (picture,) = VIEWS["outliers"].make([one], DRIFT.defaults, Words("en"))
     (cells,) = [trace for trace in picture.figure.data if trace.type == "heatmap"]
     assert all(row.endswith("feature 5") for row in cells.y)
     assert np.isfinite(np.asarray(cells.z)[0]).all() and len(cells.x) == 4

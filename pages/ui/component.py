@@ -41,12 +41,15 @@ _mount = st.components.v2.component(
 )
 
 
-def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: int = 0,
-         on_pick: Callable[[str], None] | None = None) -> None:
+def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: int = 0,  # noqa: PLR0913  one place
+         on_pick: Callable[[str], None] | None = None, feed: str = "", name: str = "") -> None:
     """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
 
     `width`: pixels at least, below which the chart scrolls sideways; `on_pick`: is given the name of the row that was
-    clicked.
+    clicked. `feed`: address of an event stream (`stream.live`), whose figure `name` the chart follows from then on.
+
+    ``layout.meta`` may say how it follows the player of that feed: ``{"film": {"steps": [...], "traces": {"0": {"y":
+    rows}}}}``: trace 0 shows the row of the recorded step there; ``{"cursor": True}``: x counts steps, a line is there.
     """
     t = words()
     picked: dict[str, Any] = {} if on_pick is None else {"on_picked_change": lambda: _pick(key, on_pick)}
@@ -56,6 +59,9 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: i
             "figure": _bare(figure),
             "templates": {base: theme.template(base).to_plotly_json() for base in theme.PALETTES},
             "library": stream.PLOTLY,
+            "module": stream.FEED,
+            "feed": feed,
+            "name": name,
             "lang": t.lang,
             "phrases": {said: t(ours) for said, ours in PHRASES.items()},
             "label": label,
@@ -78,6 +84,8 @@ def _bare(figure: go.Figure) -> dict[str, Any]:
     """Return the figure as JSON, arrays as bytes, without its template: only the browser knows which theme is on."""
     plain = figure.to_dict()
     plain["layout"].pop("template", None)
+    if figure.layout.meta is not None:
+        plain["layout"]["meta"] = figure.layout.meta  # ours to read, and we do not read bytes
     return {"data": _plain(plain["data"]), "layout": _plain(plain["layout"])}
 
 

@@ -6,7 +6,7 @@ It knows the text keys that belong to the engine's codes; it computes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
@@ -35,7 +35,8 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "token_cosine": "cosine", "cosine": "cosine", "layer": "layer", "first_layer": "first_layer",
     "last_layer": "last_layer", "level": "level", "ratio": "ratio", "rest": "rest", "least": "smallest",
     "factor": "factor", "kurtosis": "kurtosis", "crest": "crest", "loss_scale": "scale", "count": "count",
-    "value": "value", "dim": "dim", "depth": "depth", "kept": "kept",
+    "value": "value", "dim": "dim", "depth": "depth", "kept": "kept", "start_loss": "start", "last_loss": "last",
+    "chance": "chance", "step": "step", "window": "window",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 
@@ -76,10 +77,16 @@ def sentence(verdict: Verdict, t: Words) -> str:
 
 def place(verdict: Verdict, t: Words) -> str:
     """Say which site, sublayer or parameter a verdict speaks of, and in which layer where it names one."""
-    site, layer = verdict.site, verdict.numbers.get("layer")
+    known = {"": "any", **{sublayer: sublayer for sublayer in INPUTS}}
+    if verdict.site in known:
+        return t(f"place.{known[verdict.site]}")
+    return named(verdict.site, verdict.numbers.get("layer"), t)
+
+
+def named(site: str, layer: float | None, t: Words, name: Callable[[str], str] = escaped) -> str:
+    """Say a site with its layer where it stands in one, the loss, or a parameter, whose name `name` writes."""
     if site not in SITES:
-        known = {"": "any", "loss": "loss", **{sublayer: sublayer for sublayer in INPUTS}}
-        return t(f"place.{known[site]}") if site in known else t("place.parameter", name=escaped(site))
+        return t("place.loss") if site == "loss" else t("place.parameter", name=name(site))
     in_block = layer is not None and SITES[site].where == "block"
     return t("place.block", site=t(f"site.{site}"), layer=number(layer or 0)) if in_block else t(f"site.{site}")
 

@@ -15,12 +15,11 @@ import streamlit as st
 
 from core.experiment import Experiment, json_schema
 from core.rules import TEXT_HASH
+from pages.ui.places import NOT_BUILT
 from pages.ui.text import Words
 
-HIDDEN = frozenset({"model.family", "protocol.steps", "protocol.record_every", "protocol.optimizer", "protocol.lr",
-                    "protocol.betas", "protocol.momentum", "protocol.weight_decay", "protocol.warmup",
-                    "protocol.schedule", "protocol.grad_clip"})
-"""Fields that have one value until training and the recurrent families are built."""
+STEPS: dict[str, float] = {"protocol.lr": 0.001, "model.norm_eps": 1e-5, "model.init_std": 0.01}
+"""By how much the buttons of a number change it, where that is not 0.1."""
 
 AUTO = ""
 """What a widget holds for null."""
@@ -34,7 +33,7 @@ def schemas() -> Mapping[str, Schema]:
     whole = json_schema()
     parts = {part: whole["$defs"][part.capitalize()]["properties"] for part in Experiment.model_fields}
     return {path: field for part, fields in parts.items() for name, field in fields.items()
-            if (path := f"{part}.{name}") not in HIDDEN}
+            if (path := f"{part}.{name}") not in NOT_BUILT}
 
 
 @cache
@@ -155,7 +154,8 @@ def spoken_value(name: str, t: Words) -> Callable[[str], str]:
         if kind(paths()[name]) == "text" and value.startswith(TEXT_HASH):
             return value.removeprefix(TEXT_HASH)[:8]
         if value in (AUTO, "null"):
-            return t("value.auto")
+            none = f"value.{name}_null"
+            return t(none if none in t else "value.auto")
         code = f"value.{name}_{value}".lower().replace("/", "")
         keys = (code, f"{name}.{value}", f"norm.{value}" if name == "qk_norm" else "")
         return next((t(key) for key in keys if key in t), value)
@@ -172,7 +172,7 @@ def _number(path: str, _t: Words, label: str, help_text: str) -> None:
     schema = schemas()[path]
     number = int if schema["type"] == "integer" else float
     low, high = (None if schema.get(end) is None else number(schema[end]) for end in ("minimum", "maximum"))
-    settings: dict[str, Any] = {} if number is int else {"format": "%g", "step": 0.1}
+    settings: dict[str, Any] = {} if number is int else {"format": "%g", "step": STEPS.get(path, 0.1)}
     st.number_input(label, min_value=low, max_value=high, key=path, help=help_text, **settings)
 
 
@@ -182,6 +182,6 @@ _DRAW: dict[str, Callable[[str, Words, str, str], object]] = {
     "text": lambda path, t, label, help_text: st.text_area(label, key=path, help=help_text,
                                                            placeholder=t("drift.text_placeholder")),
     "switch": lambda path, _t, label, help_text: st.toggle(label, key=path, help=help_text),
-    "line": lambda path, t, label, help_text: st.text_input(label, key=path, help=help_text,
-                                                            placeholder=t("value.auto")),
+    "line": lambda path, t, label, help_text: st.text_input(
+        label, key=path, help=help_text, placeholder=spoken_value(path.partition(".")[2], t)(AUTO)),
 }

@@ -1,4 +1,4 @@
-"""The state of the drift page as a link, both ways: a View to query parameters and back.
+"""The state of a page that compares as a link, both ways: a View to query parameters and back.
 
 A link says the preset, the single dials in which the base differs from it, what the chart shows, and, in one compact
 versioned parameter, all other differences and the variants. Reading never fails: what is refused is replaced and
@@ -12,15 +12,15 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.experiment import Experiment, json_schema
+from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
 from core.tables import INITS, NORMS, PLACEMENTS
-from core.vocabulary import EMBED, SITES, STATISTICS
+from pages.ui.places import DEPTH, DRIFT, Place
 
 Changes = Mapping[str, Any]
 """Dotted path → JSON value."""
@@ -33,10 +33,9 @@ DIALS: dict[str, str] = {
 CHOICES: dict[str, Mapping[str, object]] = {"norm": NORMS, "placement": PLACEMENTS, "init": INITS}
 """Dial → its names; the dial that is missing here is a number."""
 
-LAST = "last"
-"""The last layer, however many there are."""
+RUNS = "run"
+"""Query parameter of stored runs: their ids, joined by points."""
 
-MAX_VARIANTS = 6
 VERSION = "1"
 MAX_BYTES = 65_536
 """An unpacked parameter larger than this is refused: links come from strangers."""
@@ -44,29 +43,6 @@ MAX_BYTES = 65_536
 DEFAULT_PRESET = "pre_layernorm"
 COMPARED_NORMS = ("layernorm", "none", "rmsnorm")
 """What a preset is compared with by default: the others of these."""
-
-VIEWS = ("overview", "profile", "streams", "twins", "cosines", "quantiles", "exponents", "outliers", "text",
-         "wiring")
-"""The ways to look at what was measured, the landing view first (`pages.ui.views`)."""
-
-DEPTH: Mapping[str, int] = json_schema()["$defs"]["Model"]["properties"]["n_layers"]
-"""What the schema says of the number of layers."""
-
-SHOWN: dict[str, tuple[str, ...]] = {
-    "view": VIEWS,
-    "site": tuple(SITES),
-    "stat": tuple(STATISTICS),
-    "of": ("forward", "gradient"),
-    "scale": ("log", "linear", "symlog"),
-    "who": tuple(str(number) for number in range(MAX_VARIANTS + 1)),
-    "layer": (LAST, *map(str, range(EMBED, DEPTH["maximum"]))),
-}
-"""Query parameter of what is shown → its values. `who`: the variant that a view of a single one looks at, 0 the base;
-`layer`: the one that a view of a single layer looks at."""
-
-SHOWN_DEFAULTS = {"view": VIEWS[0], "site": "resid_post", "stat": "rms", "of": "forward", "scale": "log", "who": "0",
-                  "layer": LAST}
-
 
 @dataclass(frozen=True)
 class Notice:
@@ -79,26 +55,39 @@ class Notice:
 
 @dataclass(frozen=True)
 class Variant:
-    """One experiment of a comparison: what it changes of the base, and what the visitor reads as its name."""
+    """One experiment of a comparison: what it changes of the base, and what the visitor reads as its name.
+
+    `known`: its key where its changes are not at hand.
+    """
 
     changes: Changes
     experiment: Experiment
     name: str = ""
+    known: str = ""
 
     @property
     def key(self) -> str:
         """What stays the same when base and language change; the base has the empty key."""
-        return describe(self.changes)
+        return self.known or describe(self.changes)
 
 
 @dataclass(frozen=True)
 class View:
-    """What the drift page shows: a base experiment, what each variant changes of it, and the chart's settings."""
+    """What a page shows: a base experiment, what each variant changes of it, the charts' settings, and stored runs.
+
+    `runs`: those that were started for it; the first is the base's.
+    """
 
     preset: str = DEFAULT_PRESET
     base: Experiment = field(default_factory=lambda: preset(DEFAULT_PRESET))
     variants: tuple[Changes, ...] = field(default_factory=lambda: default_variants(DEFAULT_PRESET))
-    shown: Mapping[str, str] = field(default_factory=lambda: dict(SHOWN_DEFAULTS))
+    shown: Mapping[str, str] = field(default_factory=lambda: dict(DRIFT.defaults))
+    runs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, place: Place, name: str = DEFAULT_PRESET) -> View:
+        """Return what a page shows at first, of the preset called `name`."""
+        return cls(name, place.origin(name), default_variants(name), dict(place.defaults))
 
 
 def default_variants(name: str) -> tuple[Changes, ...]:
@@ -106,9 +95,9 @@ def default_variants(name: str) -> tuple[Changes, ...]:
     return tuple({"model.norm": norm} for norm in COMPARED_NORMS if norm != preset(name).model.norm)
 
 
-def write(view: View) -> dict[str, str]:
+def write(view: View, place: Place = DRIFT) -> dict[str, str]:
     """Return the query parameters of `view`; what is as by default is left out."""
-    origin = preset(view.preset)
+    origin = place.origin(view.preset)
     changes = view.base.differences(origin)
     query = {"preset": view.preset} if view.preset != DEFAULT_PRESET else {}
     query |= {dial: str(changes.pop(path)) for dial, path in DIALS.items() if path in changes}
@@ -117,22 +106,39 @@ def write(view: View) -> dict[str, str]:
         rest["variants"] = [dict(variant) for variant in view.variants]
     if rest:
         query["x"] = pack(rest)
-    return query | {name: value for name, value in view.shown.items() if value != SHOWN_DEFAULTS[name]}
+    if view.runs:
+        query[RUNS] = ".".join(view.runs)
+    return query | {name: value for name, value in view.shown.items() if value != place.defaults[name]}
 
 
-def read(query: Mapping[str, str]) -> tuple[View, list[Notice]]:
+def read(query: Mapping[str, str], place: Place = DRIFT) -> tuple[View, list[Notice]]:
     """Return the view that `query` describes, and a notice for each part of it that was refused and replaced."""
     notices: list[Notice] = []
     name = _choice(query, "preset", PRESETS, DEFAULT_PRESET, notices)
     packed = _unpacked(query.get("x"), notices)
-    base = _base(preset(name), query, packed.get("base", {}), notices)
-    variants = _variants(base, packed["variants"], notices) if "variants" in packed else default_variants(name)
-    shown = {key: _choice(query, key, values, SHOWN_DEFAULTS[key], notices) for key, values in SHOWN.items()}
-    return View(name, base, variants, shown), notices
+    base = _base(place, name, query, packed.get("base", {}), notices)
+    variants = _variants(base, place, packed["variants"], notices) if "variants" in packed else default_variants(name)
+    shown = {key: _choice(query, key, values, place.defaults[key], notices) for key, values in place.shown.items()}
+    return View(name, base, variants, shown, _runs(query, place, notices)), notices
 
 
-def _base(origin: Experiment, query: Mapping[str, str], changes: Changes, notices: list[Notice]) -> Experiment:
-    """Return `origin` with the dials and changes of a link; if they are refused together, each on its own."""
+def _runs(query: Mapping[str, str], place: Place, notices: list[Notice]) -> tuple[str, ...]:
+    """Return the runs that a link names, which are ids: words of letters and digits."""
+    given = query.get(RUNS, "")
+    if not given:
+        return ()
+    if re.fullmatch(r"[0-9a-f]{1,32}(\.[0-9a-f]{1,32})*", given) and given.count(".") <= place.most:
+        return tuple(given.split("."))
+    notices.append(Notice("link.runs", {"value": given[:40]}))
+    return ()
+
+
+def _base(place: Place, name: str, query: Mapping[str, str], changes: Changes, notices: list[Notice]) -> Experiment:
+    """Return the preset with the dials and changes of a link; if they are refused together, each on its own."""
+    origin = place.origin(name)
+    for path in changes.keys() & place.withheld:
+        notices.append(_field_notice(path, changes[path])(_plain(origin.paths()[path])))
+    changes = {path: value for path, value in changes.items() if path not in place.withheld}
     dials = {path: _dial_value(query[dial], dial) for dial, path in DIALS.items() if dial in query}
     try:
         return origin.with_values({**dials, **changes})
@@ -203,7 +209,7 @@ def _unpacked(text: str | None, notices: list[Notice]) -> dict[str, Any]:
     return {}
 
 
-def _choice(query: Mapping[str, str], name: str, values: Mapping[str, object] | tuple[str, ...], default: str,
+def _choice(query: Mapping[str, str], name: str, values: Collection[str], default: str,
             notices: list[Notice]) -> str:
     value = query.get(name, default)
     if value in values:
@@ -251,15 +257,15 @@ def _field_notice(path: str, value: object) -> Callable[[str], Notice]:
     return lambda used: Notice("link.field", {"name": path[:60], "value": _plain(value)[:60], "used": used})
 
 
-def _variants(base: Experiment, content: object, notices: list[Notice]) -> tuple[Changes, ...]:
+def _variants(base: Experiment, place: Place, content: object, notices: list[Notice]) -> tuple[Changes, ...]:
     listed = [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
-    known = base.paths()
+    known = base.paths().keys() - place.withheld
     kept = [{path: value for path, value in row.items() if path in known} for row in listed]
     if kept != content:
         notices.append(Notice("link.variants", {}))
-    if len(kept) > MAX_VARIANTS:
-        notices.append(Notice("link.too_many", {"count": str(len(kept)), "limit": str(MAX_VARIANTS)}))
-    return tuple(row for row in kept[:MAX_VARIANTS] if row)
+    if len(kept) > place.most:
+        notices.append(Notice("link.too_many", {"count": str(len(kept)), "limit": str(place.most)}))
+    return tuple(row for row in kept[:place.most] if row)
 
 
 def _plain(value: object) -> str:

@@ -77,19 +77,22 @@ def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[s
             explain.judgement(one.name, said, t, looked.spoken + (said[0] is broken))
 
 
-def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = None) -> None:
-    """Draw a picture and its remarks. `place`: the page it stands on; `on_pick`: takes what a click on it chooses."""
+def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = None, feed: str = "") -> None:
+    """Draw a picture and its remarks. `place`: the page it stands on; `on_pick`: takes what a click on it chooses.
+
+    `feed`: address of the event stream that it follows.
+    """
     for remark in picture.remarks:
         st.info(remark, icon=":material/visibility_off:")
     if picture.figure is not None:
         component.draw(picture.figure, f"{place}.{picture.key}", label=picture.label, height=picture.height,
-                       width=picture.width, on_pick=on_pick if picture.picks else None)
+                       width=picture.width, on_pick=on_pick if picture.picks else None, feed=feed, name=picture.key)
 
 
 def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
-          on_pick: Callable[[str], None] | None = None) -> None:
+          on_pick: Callable[[str], None] | None = None, feed: str = "") -> None:
     """Draw a picture with the panel that says what it is, and its numbers, folded; folded, they cost nothing."""
-    draw(picture, place, on_pick)
+    draw(picture, place, on_pick, feed)
     traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]
     with st.container(horizontal=True, vertical_alignment="center"):
         explain.what(picture.subject, traces, t, key=f"what.{picture.key}")

@@ -21,6 +21,8 @@ ICON = str(ROOT / "assets" / "icon.svg")
 PAGES: dict[str, str] = {
     "home": "home.title",
     "drift": "drift.title",
+    "live": "live.title",
+    "runs": "runs.title",
 }
 """File in ``pages/`` without its ending, also the page's URL → key of its title. The first is the home page.
 

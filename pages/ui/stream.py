@@ -1,14 +1,18 @@
-"""The web server's own routes, beside Streamlit's: plotly.js out of the installed plotly package.
+"""The web server's own routes, beside Streamlit's: plotly.js, the module that charts of a page share, live figures.
 
-The browser keeps it for a year: the version is part of the address. Nothing here knows a page or a run.
+The browser keeps a script for a year: what it holds is part of its address. Nothing here knows a page or a run.
 """
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 from starlette.concurrency import run_in_threadpool
@@ -16,39 +20,72 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pages.ui.events import Live, Source
+
 PREFIX = "driftscope"
 """All our routes live under it."""
+
+_FEED = Path(__file__).resolve().parents[2] / "assets" / "feed.js"
 
 PLOTLY = f"{PREFIX}/plotly-{version('plotly')}.js"
 """Address of plotly.js, relative to the application's root."""
 
+FEED = f"{PREFIX}/feed-{sha256(_FEED.read_bytes()).hexdigest()[:16]}.js"
+"""Address of the module through which the charts of a page share one event stream."""
+
+LIVE = f"{PREFIX}/live"
+"""Address of the event streams."""
+
 YEAR_S = 365 * 24 * 3600
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 
-def routes() -> list[Route]:
-    """Return the routes for ``st.App``; they follow ``server.baseUrlPath``, which Streamlit does not do for us."""
+
+def routes(source: Source | None = None) -> list[Route]:
+    """Return the routes for ``st.App``; they follow ``server.baseUrlPath``, which Streamlit does not do for us.
+
+    `source`: makes the live figures of a query; without it there are none.
+    """
     base = str(st.get_option("server.baseUrlPath") or "").strip("/")
-    return [Route(f"/{base}/{PLOTLY}" if base else f"/{PLOTLY}", _plotly)]
+    root = f"/{base}/" if base else "/"
+    scripts = [Route(root + path, _script(path)) for path in _SCRIPTS]
+    return scripts if source is None else [*scripts, Route(root + LIVE, Live(source), methods=["GET"])]
 
 
-async def _plotly(request: Request) -> Response:
-    """Serve plotly.js, compressed for a browser that accepts it."""
-    packed = "gzip" in request.headers.get("accept-encoding", "")
-    headers = {
-        "Cache-Control": f"public, max-age={YEAR_S}, immutable",
-        "ETag": f'"{version("plotly")}{"-gzip" if packed else ""}"',
-        "Vary": "Accept-Encoding",
-    }
-    if request.headers.get("if-none-match") == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    if packed:
-        headers["Content-Encoding"] = "gzip"
-    body = await run_in_threadpool(_library, packed)
-    return Response(body, media_type="text/javascript", headers=headers)
+def live(query: Mapping[str, object]) -> str:
+    """Return the address of the event stream of a query, the same for the same query."""
+    return f"{LIVE}?{urlencode(sorted((name, str(value)) for name, value in query.items()))}"
+
+
+def _script(path: str) -> Endpoint:
+    """Return what serves a script, compressed for a browser that accepts it."""
+
+    async def serve(request: Request) -> Response:
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        headers = {
+            "Cache-Control": f"public, max-age={YEAR_S}, immutable",
+            "ETag": f'"{path.rpartition("-")[2]}{"-gzip" if packed else ""}"',
+            "Vary": "Accept-Encoding",
+        }
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        if packed:
+            headers["Content-Encoding"] = "gzip"
+        body = await run_in_threadpool(_body, path, packed)
+        return Response(body, media_type="text/javascript", headers=headers)
+
+    return serve
 
 
 @cache
-def _library(packed: bool) -> bytes:
-    """Read plotly.js, once; compressing takes a fraction of a second."""
-    raw = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+def _body(path: str, packed: bool) -> bytes:
+    """Read a script, once; compressing plotly.js takes a fraction of a second."""
+    raw = _SCRIPTS[path]()
     return gzip.compress(raw, compresslevel=6, mtime=0) if packed else raw
+
+
+_SCRIPTS: dict[str, Callable[[], bytes]] = {
+    PLOTLY: (files("plotly") / "package_data" / "plotly.min.js").read_bytes,
+    FEED: _FEED.read_bytes,
+}
+"""Address of a script → what reads it."""

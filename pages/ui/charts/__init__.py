@@ -10,17 +10,22 @@ from collections.abc import Callable
 import plotly.graph_objects as go
 
 from pages.ui.charts.axes import SCALES, finite_range
+from pages.ui.charts.cells import Cells, cells
 from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.grids import Grid, grid
-from pages.ui.charts.lines import profile
+from pages.ui.charts.lines import Film, profile
 from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shortened
 from pages.ui.charts.ribbons import Ribbon, ribbons
+from pages.ui.charts.steps import Course, Event, steps
+from pages.ui.charts.strips import Strip, strips
 from pages.ui.charts.wiring import Panel, wiring
 
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
+    "steps": steps, "strips": strips, "cells": cells,
 }
 """Name of a chart → what draws it."""
 
-__all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Frame", "Grid", "Histogram", "Panel", "Ribbon", "Series", "Text",
-           "exponents", "finite_range", "grid", "literal", "profile", "ribbons", "shortened", "wiring"]
+__all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Cells", "Course", "Event", "Film", "Frame", "Grid", "Histogram",
+           "Panel", "Ribbon", "Series", "Strip", "Text", "cells", "exponents", "finite_range", "grid", "literal",
+           "profile", "ribbons", "shortened", "steps", "strips", "wiring"]

@@ -6,7 +6,7 @@ becomes of it is for the chart to decide. The file knows numbers and Plotly's ax
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -113,6 +113,33 @@ def ruler(axis: Axis, low: float, high: float) -> dict[str, object]:
     return {"tickvals": axis.level(at), "ticktext": [number(value) for value in at]}
 
 
+def colors(axis: Axis, shown: tuple[float, float] | None, title: str, scale: object) -> dict[str, object]:
+    """Return Plotly's colour axis for values between those of `shown`, None for none; `scale`: the colours."""
+    if shown is None:
+        return {"colorscale": scale, "showscale": False}
+    bar: dict[str, object] = {"title": {"text": title, "side": "right"}, "thickness": 18}
+    low, high = axis.level(np.array(shown)).tolist()
+    if high - low > 1e-3 * max(1.0, abs(low)):
+        return {"colorscale": scale, "cmin": low, "cmax": high, "colorbar": bar | ruler(axis, *shown)}
+    room = 0.5 * max(1.0, abs(low))  # one value has a colour of the middle, and rounding noise not all of them
+    only = {"tickvals": [low], "ticktext": [number(shown[0])]}
+    return {"colorscale": scale, "cmin": low - room, "cmax": high + room, "colorbar": bar | only}
+
+
+def first_sizes(lines: Sequence[NDArray[np.floating]]) -> float | None:
+    """Return a magnitude that stays when steps are appended: the lowest tenth of those at the first step that has any.
+
+    `lines`: (N, …) each, oldest step first; None where nothing but zeros and what is not finite came so far. A symlog
+    axis that is linear up to it keeps every place while a training goes on, if not by more than SYMLOG_DECADES.
+    """
+    for step in range(max(map(len, lines), default=0)):
+        found = np.concatenate([np.ravel(values[step]) for values in lines if step < len(values)])
+        sizes = np.abs(found[np.isfinite(found) & (found != 0)])
+        if sizes.size:
+            return float(np.quantile(sizes, 0.1))
+    return None
+
+
 def _between(low: float, high: float) -> F64:
     """Return round numbers from `low` to `high`, 1, 2 and 5 times powers of ten; its ends where there is none."""
     powers = 10.0 ** np.arange(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
@@ -144,7 +171,7 @@ def _symlog_ticks(axis: Axis) -> dict[str, object]:
     first, last = round(np.log10(axis.linear_to)), int(np.floor(np.log10(axis.high)))
     step = max(1, -(-(last - first + 1) // TICKS))
     powers = [10.0**exponent for exponent in range(last, first - 1, -step)]
-    if powers[-1] < 2 * axis.linear_to and len(powers) > 1:  # beside 0 there is no room
+    if len(powers) > 1 and powers[-1] < 2 * axis.linear_to:  # beside 0 there is no room
         powers = powers[:-1]
     at = np.array([*(-power for power in powers), 0.0, *reversed(powers)])
     return {"tickvals": axis.place(at), "ticktext": [number(value) for value in at]}

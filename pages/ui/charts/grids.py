@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from pages.ui import theme
 from pages.ui.charts import marks
-from pages.ui.charts.axes import F64, Axis, Mask, axis_for, finite_range, number, ruler
+from pages.ui.charts.axes import F64, Axis, Mask, axis_for, colors, finite_range
 from pages.ui.charts.marks import Frame, Text
 
 LIGHT_SCALE = [[0.0, "#fffbe6"], [0.5, "#ffd27a"], [1.0, "#ff9d3c"]]
@@ -70,7 +70,8 @@ def grid(table: Grid, frame: Frame, t: Text) -> go.Figure:
     signs = len(figure.data) > 1
     scale = theme.HEAT_SCALE if table.texts is None else LIGHT_SCALE
     figure.update_layout(
-        xaxis=_columns(table, frame), yaxis=_rows(table, frame), coloraxis=_colors(axis, shown, frame, scale),
+        xaxis=column_axis(table.columns, frame), yaxis=row_axis(table.rows, frame),
+        coloraxis=colors(axis, shown, frame.statistic, scale),
         legend={"y": 0, "yref": "container", "yanchor": "bottom"}, margin={"b": 92 if signs else 8}, showlegend=signs,
         hoverdistance=1)  # a mark answers for its own place only, not for the cells around it
     if table.chosen in table.rows:
@@ -126,9 +127,9 @@ def _why(table: Grid, cell: tuple[int, int], key: str, t: Text) -> str:
     return t("chart.in_part", value=value, count=f"{table.counts[cell]:.0f}") if key == "chart.cell_in_part" else value
 
 
-def _columns(table: Grid, frame: Frame) -> dict[str, object]:
+def column_axis(columns: Sequence[str], frame: Frame) -> dict[str, object]:
     """Label as many columns as there is room for, and those at the ends that are no numbers always."""
-    names = list(table.columns)
+    names = list(columns)
     step = max(1, -(-sum(len(name) + 2 for name in names) // LETTERS))
     first, last = (0 if name.isdigit() else 1 for name in (names[0], names[-1]))
     between = names[first: len(names) - last]
@@ -136,8 +137,9 @@ def _columns(table: Grid, frame: Frame) -> dict[str, object]:
     return _category(names, kept, frame.x_title) | {"tickangle": 0, "range": [-0.5, len(names) - 0.5]}
 
 
-def _rows(table: Grid, frame: Frame) -> dict[str, object]:
-    names = list(table.rows)
+def row_axis(rows: Sequence[str], frame: Frame) -> dict[str, object]:
+    """Label as many rows as there is room for, the first one on top."""
+    names = list(rows)
     kept = names[:: max(1, -(-len(names) // LABELS))]
     return _category(names, kept, frame.y_title) | {"range": [len(names) - 0.5, -0.5]}
 
@@ -147,20 +149,5 @@ def _category(names: list[str], kept: list[str], title: str) -> dict[str, object
             "ticktext": [marks.literal(name) for name in kept], "showgrid": False, "autorange": False}
 
 
-def _colors(axis: Axis, shown: tuple[float, float] | None, frame: Frame, scale: object) -> dict[str, object]:
-    if shown is None:
-        return {"colorscale": scale, "showscale": False}
-    bar: dict[str, object] = {"title": {"text": frame.statistic, "side": "right"}, "thickness": 18}
-    low, high = axis.level(np.array(shown)).tolist()
-    if high - low > 1e-3 * max(1.0, abs(low)):
-        return {"colorscale": scale, "cmin": low, "cmax": high, "colorbar": bar | ruler(axis, *shown)}
-    room = 0.5 * max(1.0, abs(low))  # one value has a colour of the middle, and rounding noise not all of them
-    only = {"tickvals": [low], "ticktext": [number(shown[0])]}
-    return {"colorscale": scale, "cmin": low - room, "cmax": high + room, "colorbar": bar | only}
-
-
 def _notes(table: Grid, placed: Mask, t: Text) -> str:
-    values = table.values[table.seen & ~placed]
-    bad, low = int((~np.isfinite(values)).sum()), int(np.isfinite(values).sum())
-    said = [t("chart.cells_non_finite", count=bad)] * bool(bad) + [t("chart.cells_not_positive", count=low)] * bool(low)
-    return " · ".join(said)
+    return marks.cell_notes(table.values[table.seen & ~placed], t)

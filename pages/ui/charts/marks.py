@@ -8,9 +8,10 @@ language nor Streamlit, and it computes no measurement.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -23,11 +24,23 @@ from pages.ui.charts.axes import Mask
 Text = Callable[..., str]
 """A `pages.ui.text.Words`: key and values → words."""
 
+Part = dict[str, Any]
+"""A trace, or a piece of a layout, as Plotly takes it. A chart that is drawn live puts its parts together before it makes
+the figure, once: every change of a figure checks and copies what it holds.
+"""
+
 LETTERS = 84
 """Room for the titles of one row of facets beside a sidebar at 1280 pixels."""
 
+FEW_STEPS = 8
+"""Training steps that are labelled one by one."""
+
 MAX_TRACES = 60
 """More is refused: a browser needs seconds for hundreds of lines."""
+
+
+EDGE_AXIS: dict[str, object] = {"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False}
+"""The axis y2 that `edges` stand on."""
 
 
 def nothing() -> NDArray[np.float64]:
@@ -75,12 +88,21 @@ class Frame:
     references: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def triangles(one: Series, gaps: Mask, row: int, where: str, t: Text,
-              axes: tuple[str, str] = ("x", "y2")) -> go.Scatter:
-    """Mark each gap at the edge of the drawing (an axis of 0 … 1): ▲ above for NaN and +Inf, ▼ below for the rest.
+@dataclass(frozen=True)
+class Edges:
+    """What stands at the edges of a drawing for the values of one line: where, as which sign, and what it says."""
+
+    x: NDArray[np.int32]
+    y: NDArray[np.floating]
+    symbols: list[str]
+    texts: list[str]
+
+
+def edges(one: Series, gaps: Mask, row: int, t: Text) -> Edges:
+    """Return the marks of gaps on an axis of 0 … 1: ▲ above for NaN and +Inf, ▼ below for the rest.
 
     `row`: which of several variants it is, so that those that break at the same layer stay visible side by side; values
-    over a part of the entries only get an open triangle. `where`: what the hover says before the value.
+    over a part of the entries only get an open triangle.
     """
     marked = gaps | one.in_part
     values, open_ones = one.values[marked], one.in_part[marked] & ~gaps[marked]
@@ -90,14 +112,27 @@ def triangles(one: Series, gaps: Mask, row: int, where: str, t: Text,
     shapes = np.where(up, "triangle-up", "triangle-down").astype(object) + np.where(open_ones, "-open", "")
     texts = [t("chart.in_part", value=spelled(value), count=f"{count:.0f}") if part else spelled(value)
              for value, count, part in zip(values, counts, open_ones, strict=True)]
-    return go.Scatter(
-        x=np.asarray(one.layers[marked], dtype=np.int32), y=np.where(up, 1.0 - step, step),
-        xaxis=axes[0], yaxis=axes[1], name=literal(one.name), uid=f"{uid(one)}gaps", legendgroup=uid(one),
-        showlegend=False, mode="markers",
-        cliponaxis=False, marker={"color": one.style.color, "size": 14, "symbol": shapes.tolist(),
-                                  "line": {"width": 2}},
-        text=texts, hovertemplate=f"{where}<br><b>%{{text}}</b><extra></extra>",
-    )
+    return Edges(np.asarray(one.layers[marked], dtype=np.int32), np.where(up, 1.0 - step, step), shapes.tolist(), texts)
+
+
+NO_EDGES = Edges(np.empty(0, np.int32), nothing(), [], [])
+
+
+def edge_marker(one: Series, at: Edges) -> Part:
+    """Return how the marks look."""
+    return {"color": one.style.color, "size": 14, "symbol": at.symbols, "line": {"width": 2}}
+
+
+def triangles(one: Series, gaps: Mask, row: int, where: str, t: Text,
+              axes: tuple[str, str] = ("x", "y2")) -> Part:
+    """Mark each gap at the edge of the drawing, as `edges` says; `where`: what the hover says before the value."""
+    at = edges(one, gaps, row, t)
+    return {
+        "type": "scatter", "x": at.x, "y": at.y, "xaxis": axes[0], "yaxis": axes[1], "name": literal(one.name),
+        "uid": f"{uid(one)}gaps", "legendgroup": uid(one), "showlegend": False, "mode": "markers", "cliponaxis": False,
+        "marker": edge_marker(one, at), "text": at.texts,
+        "hovertemplate": f"{where}<br><b>%{{text}}</b><extra></extra>",
+    }
 
 
 def notes(series: Sequence[Series], log: bool, t: Text) -> str:
@@ -110,6 +145,13 @@ def notes(series: Sequence[Series], log: bool, t: Text) -> str:
         "chart.parts": np.concatenate([one.in_part for one in series] or [np.empty(0, bool)]),
     }
     return " · ".join(t(key, count=int(mask.sum())) for key, mask in counts.items() if mask.any())
+
+
+def cell_notes(values: NDArray[np.floating], t: Text) -> str:
+    """Say how many of these values of cells without a colour are not finite, and how many a log scale cannot show."""
+    bad, low = int((~np.isfinite(values)).sum()), int(np.isfinite(values).sum())
+    said = [t("chart.cells_non_finite", count=bad)] * bool(bad) + [t("chart.cells_not_positive", count=low)] * bool(low)
+    return " · ".join(said)
 
 
 def uid(one: Series) -> str:
@@ -140,7 +182,7 @@ def shortened(name: str, columns: int) -> str:
     return name if kept >= len(name) else f"{name[: max(kept - 1, 1)]}…"
 
 
-def layer_axis(last: int, frame: Frame, t: Text) -> dict[str, object]:
+def layer_axis(last: int, frame: Frame, t: Text) -> Part:
     """Return the settings of an axis of layers, −1 … `last`."""
     return {
         "title": {"text": frame.x_title or t("chart.layer")}, "type": "category",
@@ -149,15 +191,32 @@ def layer_axis(last: int, frame: Frame, t: Text) -> dict[str, object]:
     }
 
 
-def layout(frame: Frame, subtitle: str) -> dict[str, object]:
+def step_axis(steps: Iterable[NDArray[np.integer]], frame: Frame, t: Text) -> Part:
+    """Return the settings of an axis of training steps; few of them are all labelled, and nothing between them."""
+    found = np.unique(np.concatenate([np.empty(0, np.int64), *steps]))
+    few = len(found) and found[-1] - found[0] < FEW_STEPS
+    return {"title": {"text": frame.x_title or t("chart.step")}, **({"tickvals": found} if few else {})}
+
+
+def title(frame: Frame, subtitle: str) -> Part:
+    """Return the title of a chart, and what stands below it."""
+    return {"text": frame.title, "subtitle": {"text": subtitle}}
+
+
+def layout(frame: Frame, subtitle: str) -> Part:
     """Return what all charts have. `uirevision` never changes: zoom and hidden lines outlive new numbers."""
     return {
-        "template": theme.template("light"), "title": {"text": frame.title, "subtitle": {"text": subtitle}},
+        "template": theme.template("light"), "title": title(frame, subtitle),
         "uirevision": "keep", "hovermode": "closest", "margin": {"l": 8, "r": 24, "t": 8, "b": 8},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.04, "xanchor": "left", "x": 0}, "showlegend": True,
     }
 
 
+def nothing_said(t: Text) -> Part:
+    """Return what stands in the middle of a drawing without a finite value: that there is none."""
+    return {"text": t("chart.nothing"), "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+
+
 def say_nothing(figure: go.Figure, t: Text) -> go.Figure:
     """Say in the middle of a drawing without a finite value that there is none."""
-    return figure.add_annotation(text=t("chart.nothing"), xref="paper", yref="paper", x=0.5, y=0.5)
+    return figure.add_annotation(nothing_said(t))

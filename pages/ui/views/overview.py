@@ -44,7 +44,7 @@ def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
 
 def _grid(found: Landscape, chosen: str, t: Words) -> charts.Grid:
     """Return the cells; the chosen site has a frame."""
-    return charts.Grid([_column(layer, found.layers[-1], t) for layer in found.layers], found.sites, found.values,
+    return charts.Grid([column(layer, found.layers[-1], t) for layer in found.layers], found.sites, found.values,
                        found.states != "absent", ~np.isin(found.states, ("absent", "not_taken", "not_observed")),
                        non_finite=depth.left_out(found.non_finite, found.statistic), chosen=chosen)
 
@@ -74,6 +74,6 @@ def _table(found: Landscape, t: Words) -> Columns:
     }
 
 
-def _column(layer: int, last: int, t: Words) -> str:
-    """Name a column: the embedding, the layers by number, and what stands after the stack."""
+def column(layer: int, last: int, t: Words) -> str:
+    """Name a column of a map: the embedding, the layers by number, and what stands after the stack."""
     return t("chart.embed_short") if layer == EMBED else t("chart.head_short") if layer == last else str(layer)

@@ -1,0 +1,44 @@
+"""The page of stored runs: found, named, pinned, compared, taken away, computed again and deleted."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.ui import run_card, shelf, side_by_side
+from pages.ui.language import words
+from pages.ui.text import Words
+
+WATCH_S = 2.0
+
+
+def body(watching: bool, t: Words) -> None:
+    """Draw the shelf and what is chosen of it; while runs are under way it is drawn again and again."""
+    runs = shelf.load()
+    if watching != run_card.under_way(runs):
+        st.rerun()
+    if not runs:
+        shelf.empty(t)
+    else:
+        shelf.filters(runs, t)
+        listed = [run for run in runs if shelf.sought().wants(run, t)]
+        shelf.table(listed, t)
+        shelf.bounds(runs, listed, t)
+    shelf.mirror()
+    by_id = {run.view.id: run for run in runs}
+    chosen = [by_id[run] for run in shelf.sought().chosen]
+    if len(chosen) == 1:
+        one = chosen[0].view
+        siblings = [run for run in runs if run.view.key == one.key and run.view.id != one.id]
+        run_card.card(chosen[0], siblings, t)
+    elif chosen:
+        side_by_side.several(chosen, t)
+    shelf.usage(t)
+    run_card.confirm(runs, t)
+
+
+t = words()
+notices = shelf.settle()
+st.title(t("runs.title"))
+shelf.say(notices, t)
+watching = run_card.under_way(shelf.load())
+st.fragment(body, run_every=WATCH_S if watching else None)(watching, t)

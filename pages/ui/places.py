@@ -1,0 +1,110 @@
+"""The pages that compare variants of a base, each one entry: what its links may say, and how its experiments start.
+
+No Streamlit here, and no words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from core.experiment import Experiment, json_schema
+from core.presets import preset
+from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
+
+LAST = "last"
+"""The last layer, however many there are; the newest step, however far a training is."""
+
+ENDS = "ends"
+"""The first, the middle and the last layer."""
+
+DEPTH: Mapping[str, int] = json_schema()["$defs"]["Model"]["properties"]["n_layers"]
+"""What the schema says of the number of layers."""
+
+
+@dataclass(frozen=True)
+class Form(Collection[str]):
+    """Texts of one form, too many to list: a collection like any other, which yields examples."""
+
+    pattern: str
+    examples: tuple[str, ...]
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and re.fullmatch(self.pattern, text) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.examples)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One page.
+
+    `shown`: query parameter of what is shown → its values, `defaults` the one that is left out; `starts`: how a base
+    differs from the preset of its name; `withheld`: fields that cannot be changed there; `most`: so many variants.
+    """
+
+    name: str
+    shown: Mapping[str, Collection[str]]
+    defaults: Mapping[str, str]
+    starts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    withheld: frozenset[str] = frozenset()
+    most: int = 6
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The ways to look at what was measured, the landing view first."""
+        return tuple(self.shown["view"])
+
+    def origin(self, name: str) -> Experiment:
+        """Return the experiment that the preset called `name` stands for on this page."""
+        return preset(name).with_values(self.starts) if self.starts else preset(name)
+
+
+NOT_BUILT = frozenset({"model.family"})
+"""Fields that have one value until the recurrent families are built."""
+
+OF_TRAINING = frozenset({
+    "protocol.steps", "protocol.record_every", "protocol.optimizer", "protocol.lr", "protocol.betas",
+    "protocol.momentum", "protocol.weight_decay", "protocol.warmup", "protocol.schedule", "protocol.grad_clip",
+})
+"""Fields without a meaning where nothing is trained."""
+
+ROLES = ("attn.q.weight", "attn.k.weight", "attn.v.weight", "attn.o.weight", "mlp.in.weight", "mlp.gate.weight",
+         "mlp.out.weight", "norm1.weight", "norm2.weight")
+"""What a layer's parameters are called in it."""
+
+_MAP: dict[str, Collection[str]] = {
+    "site": tuple(SITES), "stat": tuple(STATISTICS), "of": ("forward", "gradient"),
+    "scale": ("log", "linear", "symlog"),
+}
+_MAP_DEFAULTS = {"site": "resid_post", "stat": "rms", "of": "forward", "scale": "log"}
+
+DRIFT = Place(
+    "drift",
+    {"view": ("overview", "profile", "streams", "twins", "cosines", "quantiles", "exponents", "outliers", "text",
+              "wiring"),
+     **_MAP, "who": tuple(str(number) for number in range(7)),
+     "layer": (LAST, *map(str, range(EMBED, DEPTH["maximum"])))},
+    {"view": "overview", **_MAP_DEFAULTS, "who": "0", "layer": LAST},
+    withheld=NOT_BUILT | OF_TRAINING)
+"""One forward and backward pass at initialization. `who`: the variant that a view of a single one looks at, 0 the base;
+`layer`: the one that a view of a single layer looks at."""
+
+LIVE = Place(
+    "live",
+    {"view": ("overview", "layers", "updates", "entropy", "autopsy"),
+     **_MAP, "who": tuple(str(number) for number in range(4)),
+     "at": Form(rf"{ENDS}|-?[0-9]{{1,3}}(\.-?[0-9]{{1,3}}){{0,7}}", (ENDS, "0", "0.5.11")),
+     "measure": tuple(HEAD_MEASURES), "weight": PARAMETER_STATISTICS, "role": ROLES,
+     "step": Form(rf"{LAST}|[0-9]{{1,6}}", (LAST, "0", "120"))},
+    {"view": "overview", **_MAP_DEFAULTS, "who": "0", "at": ENDS, "measure": "entropy_norm", "weight": "update_ratio",
+     "role": "mlp.out.weight", "step": LAST},
+    starts=MappingProxyType({"protocol.steps": 200}), withheld=NOT_BUILT, most=3)
+"""A training. `at`: the layers whose lines are drawn over steps; `step`: the one that the replay stands at."""

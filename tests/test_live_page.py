@@ -1,0 +1,161 @@
+"""The live page as visitors meet it: the real app, its real workers, real browsers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from browser import Visit
+from playwright.sync_api import Browser
+
+from core.experiment import parse
+from core.train import train
+from pages.ui import link
+from pages.ui.link import View
+from pages.ui.places import LIVE
+
+pytestmark = pytest.mark.browser
+
+SMALL = {"model.n_layers": 2, "model.d_model": 16, "model.n_heads": 2, "input.batch": 2, "input.seq_len": 16}
+LOSS = "return gd.data.map(trace => Array.from(trace.y?._inputArray ?? trace.y ?? []))"
+STEPS = "return gd.data.map(trace => Array.from(trace.x?._inputArray ?? trace.x ?? []))"
+
+
+def address(base: dict[str, object], *variants: dict[str, object], lang: str = "en", **shown: str) -> str:
+    """The link to a small training: what differs from the page's own start."""
+    view = View("pre_layernorm", LIVE.origin("pre_layernorm").with_values({**SMALL, **base}), tuple(variants),
+                {**LIVE.defaults, **shown})
+    return f"/live?{urlencode({**link.write(view, LIVE), 'lang': lang})}"
+
+
+def runs(visit: Visit) -> list[str]:
+    return parse_qs(urlsplit(visit.page.url).query).get(link.RUNS, [""])[0].split(".")
+
+
+def start(visit: Visit) -> None:
+    visit.page.get_by_role("button", name="Start").click()
+    visit.page.wait_for_url(re.compile(rf"[?&]{link.RUNS}="))
+
+
+def until(visit: Visit, condition: Callable[[], object], limit_ms: int = 60_000) -> None:
+    waited = 0
+    while not condition():
+        assert waited < limit_ms, "it took too long"
+        visit.page.wait_for_timeout(200)
+        waited += 200
+
+
+def status(visit: Visit) -> str:
+    return " ".join(visit.page.locator("[data-testid=stProgress]").all_inner_texts())
+
+
+def line(visit: Visit, number: int = 0) -> list[float]:
+    return visit.chart(LOSS)[number]
+
+
+def test_a_training_is_started_drawn_as_it_goes_and_its_numbers_are_the_engines(visit: Visit) -> None:
+    base = {"protocol.steps": 30, "protocol.seed": 1}
+    visit.open(address(base, {"model.norm": "none"}))
+    visit.page.get_by_text("Nothing has been trained").wait_for()
+    start(visit)
+    until(visit, lambda: status(visit).count("done, 30 updates") == 2)
+    until(visit, lambda: len(line(visit)) == 31)
+    for place, norm in enumerate(("layernorm", "none")):
+        described = parse({}).with_values({**SMALL, **base, "model.norm": norm, "protocol.device": "cpu"})
+        found = {trace: values for trace, values in enumerate(visit.chart(LOSS)) if len(values) == 31}
+        expected = [snapshot.loss for snapshot in train(described)]
+        np.testing.assert_allclose(list(found.values())[place], expected, rtol=1e-5)
+    assert "same weights, same data" in visit.page.locator("[data-testid=stMain]").inner_text()
+
+
+def test_a_run_belongs_to_the_store_reload_and_another_browser_see_it_go_on(visit: Visit, chromium: Browser) -> None:
+    settings = address({"protocol.steps": 3000, "protocol.seed": 2})
+    visit.open(settings)
+    start(visit)
+    until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
+    mine = runs(visit)
+    before = len(line(visit))
+    until(visit, lambda: len(line(visit)) > before)  # without a rerun of the page: the event stream
+    visit.page.reload()
+    visit.settle()
+    assert runs(visit) == mine
+    other = chromium.new_context(locale="en-US")
+    guest = Visit(other.new_page(), visit.address).open(settings)  # the settings alone, without the run's id
+    until(guest, lambda: runs(guest) == mine)
+    by_id = Visit(other.new_page(), visit.address).open(f"/live?run={mine[0]}")  # the id alone, without settings
+    until(by_id, lambda: by_id.page.locator(".driftscope-chart").count() > 0)
+    assert by_id.page.get_by_label("Training steps").first.input_value() == "3000"
+    for page in (guest, by_id):
+        seen = len(line(page))
+        until(page, lambda page=page, seen=seen: len(line(page)) > seen)
+        assert page.errors == []
+    guest.page.get_by_role("button", name="Stop").click()
+    until(visit, lambda: "stopped at step" in status(visit))  # for everybody who watches
+    other.close()
+
+
+def test_a_stopped_training_goes_on_from_where_it_was_stopped(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 400, "protocol.seed": 3, "protocol.record_every": 5}))
+    start(visit)
+    until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
+    visit.page.get_by_role("button", name="Stop").click()
+    until(visit, lambda: "goes on from step" in status(visit))
+    stopped = int(re.search(r"goes on from step (\d+)", status(visit))[1])
+    assert 0 < stopped <= 400
+    visit.page.get_by_role("button", name="Go on").click()
+    until(visit, lambda: "done, 400 updates" in status(visit))
+    until(visit, lambda: visit.chart(STEPS)[0][-1] == 400)
+    assert visit.chart(STEPS)[0] == list(range(0, 401, 5))
+
+
+def test_what_is_over_the_limits_is_refused_with_the_numbers_before_it_starts(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 100_000}))
+    said = visit.page.get_by_text("would store")
+    said.wait_for()
+    assert re.search(r"would store [0-9,.]+ MiB; this server allows up to 256", said.inner_text())
+    assert visit.page.get_by_role("button", name="Start").count() == 0
+
+
+@pytest.mark.parametrize("view", LIVE.views)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_view_of_a_finished_training_is_drawn_from_a_cold_link(visit: Visit, view: str, lang: str) -> None:
+    settings = {"protocol.steps": 12, "protocol.seed": 4}
+    if view == LIVE.views[0] and lang == "en":
+        visit.open(address(settings))
+        start(visit)
+        until(visit, lambda: "done, 12 updates" in status(visit))
+    visit.open(address(settings, lang=lang, view=view))
+    if view == "autopsy":
+        assert visit.page.locator("[data-testid=stException]").count() == 0
+    else:
+        assert visit.chart("return gd.data.length") > 0
+
+
+@pytest.mark.parametrize("query", [
+    "run=<script>", "run=0123456789abcdef", "view=nothing", "at=9999", "step=x", "x=1.broken", "stat=sin&who=7",
+])
+def test_a_bad_link_becomes_a_notice_and_the_page(visit: Visit, query: str) -> None:
+    visit.open(f"/live?{query}")
+    assert visit.page.locator("[data-testid=stAlert]").count() > 0
+    assert visit.page.locator("[data-testid=stException]").count() == 0
+    visit.page.get_by_role("button", name="Start").wait_for()
+
+
+def test_the_replay_moves_the_profile_and_its_step_is_in_the_link(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 20, "protocol.seed": 5}))
+    start(visit)
+    until(visit, lambda: "done, 20 updates" in status(visit))
+    visit.settle()
+    slider = visit.page.locator("input[type=range]").first
+    newest = visit.chart(LOSS, 2)[0]
+    slider.focus()
+    for _ in range(3):
+        slider.press("ArrowLeft")
+    until(visit, lambda: visit.chart(LOSS, 2)[0] != newest)
+    until(visit, lambda: "step=17" in visit.page.url)
+    visit.page.reload()
+    visit.settle()
+    until(visit, lambda: visit.chart(LOSS, 2)[0] != newest)
