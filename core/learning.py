@@ -35,7 +35,7 @@ def learning(steps: Sequence[int], losses: F64, events: Sequence[tuple[int, str]
         return Verdict("learning_early", False, {"count": float(len(losses))}, {"recorded": float(LEAST)})
     window = max(1, round(len(losses) * WINDOW))
     start, end = float(np.mean(losses[:window])), float(np.mean(losses[-window:]))
-    change = (end - start) / abs(start) if start else math.inf * (end - start or 1.0)
+    change = (end - start) / abs(start) if start else math.copysign(math.inf, end) if end else 0.0
     code = "learning_falls" if change < -CHANGE else "learning_rises" if change > CHANGE else "learning_flat"
     numbers = {"start_loss": start, "last_loss": end, "step": float(steps[-1]), "window": float(window)}
     chance = _chance(experiment)

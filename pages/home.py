@@ -10,12 +10,21 @@ import streamlit as st
 from pages.ui import controls, link, panels, stage
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import View
-from pages.ui.places import DRIFT
+from pages.ui.places import DRIFT, LIVE
 from pages.ui.views import VIEWS
 
-PAGE = str(Path(__file__).with_name("drift.py"))
+PAGE, TRAINING = (str(Path(__file__).with_name(f"{name}.py")) for name in ("drift", "live"))
 WAYS = ("no_norm", "post_layernorm", "sandwich_layernorm", "exploding", "vanishing", "float16_overflow")
 """Presets that the page leads to."""
+
+BLOW_UP = {"model.n_layers": 6, "model.d_model": 64, "protocol.steps": 60, "protocol.optimizer": "sgd",
+           "protocol.lr": 1.0}
+"""What makes a training meet a value that is not finite within two dozen updates; a tenth of the rate learns."""
+
+TRAININGS = {"norms": View.of(LIVE),
+             "blow_up": replace(View.of(LIVE), base=LIVE.origin("pre_layernorm").with_values(BLOW_UP),
+                                variants=({"model.norm": "rmsnorm"},))}
+"""Trainings that the page leads to."""
 
 t = words()
 st.title("Driftscope")
@@ -39,3 +48,10 @@ for index, name in enumerate(WAYS):
         st.page_link(PAGE, label=f"**{t(f'home.way_{name}')}**", icon=":material/arrow_forward:",
                      query_params={"preset": name, "view": "profile", PARAMETER: t.lang})
         st.markdown(t(f"home.way_{name}_why"))
+
+st.header(t("home.learn"))
+for column, (name, view) in zip(st.columns(len(TRAININGS)), TRAININGS.items(), strict=True):
+    with column.container(border=True, height="stretch"):
+        st.page_link(TRAINING, label=f"**{t(f'home.learn_{name}')}**", icon=":material/arrow_forward:",
+                     query_params={**link.write(view, LIVE), PARAMETER: t.lang})
+        st.markdown(t(f"home.learn_{name}_why"))

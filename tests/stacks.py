@@ -5,6 +5,7 @@ import torch
 from core.corpus import batch
 from core.experiment import parse
 from core.model import build
+from core.presets import preset
 from core.sites import sites_of
 
 SMALL = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32}
@@ -14,6 +15,14 @@ TOKENS = {"source": "tokens", "seq_len": 6, "batch": 3}
 
 def experiment(source=TOKENS, protocol=None, **model):
     return parse({"model": {**SMALL, **model}, "input": source, "protocol": protocol or {}})
+
+
+def shrunk(name, layers=2, **changes):
+    """A preset with its arrangement, but shallow, narrow and without padding."""
+    whole = preset(name)
+    narrow = {} if whole.input.feature_scales else {"model.d_model": 32, "model.n_heads": 4}
+    return whole.with_values({"model.n_layers": min(layers, whole.model.n_layers), "input.batch": 2, "input.seq_len": 8,
+                              "input.lengths": None, **narrow, **changes})
 
 
 def watched(stack):

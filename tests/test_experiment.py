@@ -56,7 +56,6 @@ REFUSED = [
     ('{"model":{"positions":"rotary","head_dim":5}}', "even head dimension"),
     ('{"model":{"family":"lstm"}}', "the recurrent families are not built yet"),
     ('{"model":{"family":"rnn"}}', 'model.family is "rnn"; allowed: transformer, lstm, gru'),
-    ('{"protocol":{"steps":3}}', "training is not built yet"),
     ('{"protocol":{"steps":-1}}', "protocol.steps is -1; allowed: a whole number from 0 to 100000"),
     ('{"protocol":{"seed":4294967296}}', "protocol.seed is 4294967296"),
     ('{"protocol":{"betas":[0.9]}}', "protocol.betas is [0.9]"),

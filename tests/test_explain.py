@@ -73,6 +73,8 @@ CODES = [
     *(f"sizes_{code}" for code in ("even", "differ", "first", "stand_out")), "look_zero", "gradient_look_zero",
     *(f"{direction}look_{code}" for direction in ("", "gradient_")
       for code in ("nan", "inf", "change", "power", "slow", "calm", "constant", "undefined", "not_observed")),
+    "learning_non_finite", "learning_early",
+    *(f"learning_{code}{of}" for code in ("falls", "flat", "rises") for of in ("", "_tokens")),
 ]
 
 

@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
-from stacks import TOKENS, VECTORS, experiment
+from stacks import TOKENS, VECTORS, experiment, shrunk
 
 from core.corpus import batch
 from core.inits import is_drawn
 from core.lineage import LOSS, STEPS, lineage
 from core.model import build
 from core.passes import LOSSES
-from core.presets import PRESETS, preset
+from core.presets import PRESETS
 from core.reach import BOUNDS, FACTORS
 from core.shapes import LARGEST, LEAST, dtype_of, shape_of
 from core.sites import sites_of
@@ -42,15 +42,14 @@ VARIED = {
 
 
 def varied():
-    """Every arrangement, for tokens and for vectors, attention fused and written out."""
+    """Every arrangement, for tokens with attention written out, and for vectors with it fused."""
     for name, model in VARIED.items():
-        for source in (TOKENS, VECTORS):
-            for attention in (None, "explicit"):
-                yield pytest.param(experiment(source, {"attention": attention}, **model),
-                                   id=f"{name}, {source['source']}, {attention}")
+        for source, attention in ((TOKENS, "explicit"), (VECTORS, None)):
+            yield pytest.param(experiment(source, {"attention": attention}, **model),
+                               id=f"{name}, {source['source']}, {attention}")
 
 
-EXPERIMENTS = [*varied(), *(pytest.param(preset(name), id=name) for name in PRESETS)]
+EXPERIMENTS = [*varied(), *(pytest.param(shrunk(name), id=name) for name in PRESETS)]
 
 
 @pytest.mark.parametrize("described", EXPERIMENTS)

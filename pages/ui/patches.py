@@ -124,7 +124,7 @@ def _array_ops(old: Array, new: Array, path: Path) -> Iterator[Op]:
     if old.dtype != new.dtype or old.ndim != new.ndim or not new.ndim:
         yield _set(path, new)
         return
-    if old.shape == new.shape and _kept(old, new, 0) == len(new):
+    if _equal(old, new):
         return
     choices: list[tuple[int, Op]] = [(new.size, _set(path, new))]
     for axis in range(min(new.ndim, 2)):
@@ -134,14 +134,17 @@ def _array_ops(old: Array, new: Array, path: Path) -> Iterator[Op]:
     yield min(choices, key=lambda choice: choice[0])[1]
 
 
+def _equal(old: Array, new: Array) -> bool:
+    return np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
+
+
 def _kept(old: Array, new: Array, axis: int) -> int:
     """Return how many slices along `axis` are the same from the beginning; 0 where the others do not fit."""
-    ours, theirs = np.moveaxis(old, axis, 0), np.moveaxis(new, axis, 0)
+    ours, theirs = (old, new) if axis == 0 else (old.swapaxes(0, axis), new.swapaxes(0, axis))
     if ours.shape[1:] != theirs.shape[1:]:
         return 0
     count = min(len(ours), len(theirs))
-    same = ours[:count] == theirs[:count]
-    if new.dtype.kind == "f":
-        same |= np.isnan(ours[:count]) & np.isnan(theirs[:count])
-    differs = ~np.all(same.astype(bool), axis=tuple(range(1, new.ndim)))
-    return int(differs.argmax()) if differs.any() else count
+    ours, theirs = ours[:count], theirs[:count]
+    if _equal(ours, theirs):  # what grew, as almost always
+        return count
+    return next(place for place in range(count) if not _equal(ours[place], theirs[place]))

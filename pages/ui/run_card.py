@@ -134,7 +134,7 @@ def confirm(runs: Sequence[Stored], t: Words) -> None:
     """Ask before deleting, when the visitor wants to delete; `runs`: all there are. Stays until it is answered."""
     asked = [run for run in runs if run.view.id in st.session_state.get(ASKED, ())]
     if asked:
-        st.dialog(t("runs.delete_title", count=len(asked)), on_dismiss=_forget)(_confirm)(asked, t)
+        st.dialog(t("runs.delete_title"), on_dismiss=_forget)(_confirm)(asked, t)
 
 
 def _confirm(runs: Sequence[Stored], t: Words) -> None:
@@ -158,7 +158,7 @@ def _forget() -> None:
 
 def open_link(runs: Sequence[Stored], t: Words) -> None:
     """Draw the link that opens runs of one kind on the page that shows them; nothing where no page can."""
-    different = list({run.view.key: run for run in runs}.values())
+    different = [run for place, run in enumerate(runs) if run.view.key not in {one.view.key for one in runs[:place]}]
     experiments = [run.experiment for run in different if run.experiment is not None]
     kinds = {run.kind for run in runs}
     if len(experiments) < len(different) or len(kinds) > 1:

@@ -151,11 +151,11 @@ def _updates(run: Stored) -> str:
 def _looks(t: Words) -> dict[str, Any]:
     text = st.column_config.TextColumn
     return {
-        "run": text(t("runs.run"), width=300, help=t("runs.run_help")), "status": text(t("runs.status"), width=125),
-        "updates": text(t("runs.done"), width=90, alignment="right"),
+        "run": text(t("runs.run"), width=272, help=t("runs.run_help")), "status": text(t("runs.status"), width=120),
+        "updates": text(t("runs.done"), width=88, alignment="right"),
         "loss": text(t("runs.loss"), width=75, alignment="right", help=t("runs.loss_help")),
         "created": st.column_config.DatetimeColumn(t("runs.created"), width=105, format="MM-DD HH:mm"),
-        "size": st.column_config.NumberColumn(t("runs.size"), width=90, format="%.2f MiB"),
+        "size": st.column_config.NumberColumn(t("runs.size"), width=92, format="%.2f MiB"),
         "kind": text(t("runs.kind"), width=75),
     }
 

@@ -5,6 +5,7 @@ It knows Streamlit, runs and the engine's comparisons; it draws no picture of wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -14,9 +15,9 @@ from core import service
 from core.comparison import pairing
 from core.difference import Difference, Gap, largest_difference
 from core.service import StoreError
-from pages.ui import explain, stored
+from pages.ui import explain, shelf, stored
 from pages.ui.run_card import delete_button, facts, open_link
-from pages.ui.stored import Stored
+from pages.ui.stored import LOOKS, Stored
 from pages.ui.text import Words, escaped
 
 COMPARED = 4
@@ -71,19 +72,29 @@ def _pairing(runs: Sequence[Stored], t: Words) -> None:
 
 
 def _fields(runs: Sequence[Stored], t: Words) -> None:
-    """Draw the fields in which the runs differ, a column a run."""
+    """Say which run is which, and draw the fields in which they differ, a column a run."""
     documents = [stored.flat(run.entry.experiment) for run in runs]
     readable = all(run.experiment for run in runs)  # fields that only follow from others are then left out
     paths = dict.fromkeys(path for run, document in zip(runs, documents, strict=True)
                           for path in (run.changes if readable else document))
     differing = [path for path in paths if len({str(document.get(path)) for document in documents}) > 1]
-    rows: dict[str, list[str]] = {t("runs.field"): ["", *(escaped(stored.named(path, t)) for path in differing)]}
-    for letter, run, document in zip(LETTERS, runs, documents, strict=False):
-        values = [escaped(stored.valued(path, document[path], t)) if path in document else "–" for path in differing]
-        rows[letter] = [f"**{escaped(run.title(t))}**  \n`{run.view.id[:8]}`", *values]
-    st.table(rows, border="horizontal", hide_index=True)
+    for letter, run in zip(LETTERS, runs, strict=False):
+        st.markdown(f"**{letter}** · {_head(run, t)}")
     if not differing:
         st.caption(t("runs.same_experiment"))
+        return
+    rows: dict[str, list[str]] = {t("runs.field"): [escaped(stored.named(path, t)) for path in differing]}
+    for letter, document in zip(LETTERS, documents, strict=False):
+        rows[letter] = [escaped(stored.valued(path, document[path], t)) if path in document else "–"
+                        for path in differing]
+    st.table(rows, border="horizontal", hide_index=True)
+
+
+def _head(run: Stored, t: Words) -> str:
+    """Say which run it is."""
+    icon = LOOKS[run.view.status][1]
+    return (f"**{escaped(run.title(t))}** · {icon} {t(f'runs.status_{run.view.status}')} · "
+            f"{shelf.local(run.view.created)} · `{run.view.id[:8]}`")
 
 
 def _apart(a: Stored, b: Stored, t: Words) -> None:
@@ -134,6 +145,6 @@ def _gap(gap: Gap, t: Words) -> str:
     step, layer = f"{t('chart.step')} {gap.step}", "" if gap.layer is None else f"{t('chart.layer')} {gap.layer}"
     head = "" if gap.head is None else f"{t('runs.head')} {gap.head}"
     place = " · ".join(part for part in (step, layer, f"`{gap.site}`", head, f"`{gap.statistic}`") if part)
-    far = "" if gap.absolute != gap.absolute else (
-        f"**{explain.number(gap.absolute)}** ({t('runs.relatively')} {explain.number(gap.relative)})  \n")
+    far = "" if math.isnan(gap.absolute) else t(
+        "runs.apart", absolute=explain.number(gap.absolute), relative=explain.number(gap.relative)) + "  \n"
     return f"{far}A {gap.a:.9g} · B {gap.b:.9g}  \n{place}"

@@ -169,21 +169,22 @@ class Stored:
 def described(content: str, device: str) -> tuple[Experiment | None, ExperimentError | None, Mapping[str, Any]]:
     """Return a stored experiment in its shortest form, or why it cannot be read, and its differences from the default.
 
-    Fields that follow from others are tried first by themselves: `Experiment.shortened` is thorough, and slow for a
-    thousand runs.
+    `Experiment.shortened` tries every field that may follow from others, which is slow for a thousand runs; so only
+    those are left to it that do not follow from the others already.
     """
     try:
         whole = parse(content)
     except ExperimentError as error:
         return None, error, {}
-    wanted = whole.canonical_json(device)
-    chosen = {path: value for path, value in whole.differences().items() if path not in rules.RESOLVED}
+    wanted, paths = whole.resolved(device).paths(), whole.paths()
     try:
-        short = Experiment().with_values(chosen)
+        short = Experiment().with_values({path: value for path, value in whole.differences().items()
+                                          if path not in rules.RESOLVED})
+        found = short.resolved(device).paths()
+        short = short.with_values({path: paths[path] for path in rules.RESOLVED if found[path] != wanted[path]})
     except ExperimentError:
         short = whole
-    if short.canonical_json(device) != wanted:
-        short = whole.shortened(device)
+    short = (short if short.resolved(device).paths() == wanted else whole).shortened(device)
     return short, None, short.differences()
 
 

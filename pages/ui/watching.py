@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from core.films import Film
 from core.trace import F64, Trace
+from core.vocabulary import NON_FINITE
 from pages.ui.cache import Measured
 from pages.ui.charts.axes import Mask
 
@@ -54,9 +55,9 @@ def of_site(trace: Trace, sites: Sequence[str], statistic: str, gradient: bool) 
     """Return a statistic at sites that stand one after another, such as the embedding and the stream, over steps."""
     places = [(layer, row) for site in sites for layer, row in zip(*trace.layout.rows(site), strict=True)]
     rows = [row for _, row in places]
-    counts = np.stack([snapshot.not_finite(gradient) for snapshot in trace.snapshots])
+    counts = np.nansum([trace.site(name, gradient)[:, rows] for name in NON_FINITE], axis=0)
     return _matrix(trace, [(layer, None) for layer, _ in places], trace.site(statistic, gradient)[:, rows],
-                   ~np.isnan(trace.site("n", gradient)[:, rows]), counts[:, rows])
+                   ~np.isnan(trace.site("n", gradient)[:, rows]), counts)
 
 
 def of_parameter(trace: Trace, role: str, statistic: str) -> Matrix:

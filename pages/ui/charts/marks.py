@@ -16,6 +16,7 @@ from zlib import crc32
 
 import numpy as np
 import plotly.graph_objects as go
+import plotly.io
 from numpy.typing import NDArray
 
 from pages.ui import theme
@@ -25,8 +26,9 @@ Text = Callable[..., str]
 """A `pages.ui.text.Words`: key and values → words."""
 
 Part = dict[str, Any]
-"""A trace, or a piece of a layout, as Plotly takes it. A chart that is drawn live puts its parts together before it makes
-the figure, once: every change of a figure checks and copies what it holds.
+"""A trace, or a piece of a layout, as Plotly takes it.
+
+A chart that is drawn live makes its figure once, of complete parts: every change of a figure checks and copies much.
 """
 
 LETTERS = 84
@@ -34,6 +36,9 @@ LETTERS = 84
 
 FEW_STEPS = 8
 """Training steps that are labelled one by one."""
+
+plotly.io.templates.default = theme.template("light")
+"""Of every figure: one that is given with a layout would be checked and copied each time."""
 
 MAX_TRACES = 60
 """More is refused: a browser needs seconds for hundreds of lines."""
@@ -113,9 +118,6 @@ def edges(one: Series, gaps: Mask, row: int, t: Text) -> Edges:
     texts = [t("chart.in_part", value=spelled(value), count=f"{count:.0f}") if part else spelled(value)
              for value, count, part in zip(values, counts, open_ones, strict=True)]
     return Edges(np.asarray(one.layers[marked], dtype=np.int32), np.where(up, 1.0 - step, step), shapes.tolist(), texts)
-
-
-NO_EDGES = Edges(np.empty(0, np.int32), nothing(), [], [])
 
 
 def edge_marker(one: Series, at: Edges) -> Part:
@@ -206,8 +208,8 @@ def title(frame: Frame, subtitle: str) -> Part:
 def layout(frame: Frame, subtitle: str) -> Part:
     """Return what all charts have. `uirevision` never changes: zoom and hidden lines outlive new numbers."""
     return {
-        "template": theme.template("light"), "title": title(frame, subtitle),
-        "uirevision": "keep", "hovermode": "closest", "margin": {"l": 8, "r": 24, "t": 8, "b": 8},
+        "title": title(frame, subtitle), "uirevision": "keep", "hovermode": "closest",
+        "margin": {"l": 8, "r": 24, "t": 8, "b": 8},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.04, "xanchor": "left", "x": 0}, "showlegend": True,
     }
 

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.subplots import make_subplots
 
 from pages.ui import theme
 from pages.ui.charts import marks
-from pages.ui.charts.axes import F64, Axis, Mask, axis_for, colors, finite_range, first_sizes
-from pages.ui.charts.marks import Frame, Series, Text, nothing
+from pages.ui.charts.axes import F64, Axis, Mask, axis_for, colors, finite_range, first_sizes, narrow
+from pages.ui.charts.marks import Frame, Part, Series, Text, nothing
 
 COLUMNS = (1, 1, 2, 3, 2)
 """Number of facets → how many stand side by side."""
+
+BESIDE, ABOVE = 0.02, 0.14
+"""Room between facets side by side, and above each other, as a share of the drawing."""
 
 LABELS = 14
 """Room for labels along the rows, in all facets above each other."""
@@ -106,43 +108,68 @@ def strips(series: Sequence[Strip], frame: Frame, t: Text, cursor: bool = False)
     values = np.concatenate([nothing(), *(one.values[one.seen] for one in series)])
     axis = axis_for(frame.y_scale, values, first_sizes([np.where(one.seen, one.values, np.nan) for one in series]))
     shown = finite_range(values, frame.y_scale)
-    figure = _facets(series, names, frame, t)
+    anything = any(one.values.size for one in series)
+    traces = [trace | axes for index, one in enumerate(series) for axes in [_axes_of(index)]
+              for trace in _traces(one, axis, frame, t)]
+    notes = _notes(series, axis, t)
+    return go.Figure(traces, marks.layout(frame, notes) | _facets(series, names, frame, t) | {
+        "title": marks.title(frame, notes) | {"pad": {"b": 34}}, "showlegend": False, "hoverdistance": 1,
+        "coloraxis": colors(axis, shown, frame.statistic, theme.HEAT_SCALE),
+        "annotations": [*_titles(series), *([] if anything else [marks.nothing_said(t)])],
+        "meta": {"cursor": True} if cursor else None})
+
+
+def _axes_of(index: int) -> Part:
+    """Return the names that Plotly gives the axes of a facet, for its traces."""
+    return {"xaxis": f"x{_number(index)}", "yaxis": f"y{_number(index)}"}
+
+
+def _number(index: int) -> str:
+    return str(index + 1) if index else ""
+
+
+def _domains(index: int, count: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return from where to where a facet reaches, along the drawing's width and its height, 0 … 1."""
+    columns = COLUMNS[count]
+    row, column, rows = index // columns, index % columns, max(1, -(-count // columns))
+    wide, high = (1 - BESIDE * (columns - 1)) / columns, (1 - ABOVE * (rows - 1)) / rows
+    left, top = column * (wide + BESIDE), 1 - row * (high + ABOVE)
+    return (left, left + wide), (max(top - high, 0.0), top)
+
+
+def _titles(series: Sequence[Strip]) -> list[Part]:
+    """Return what stands above each facet."""
+    found = []
     for index, one in enumerate(series):
-        row, column = _place(index, len(series))
-        figure.add_traces(list(_traces(one, axis, frame, t)), rows=row, cols=column)
-    figure.update_layout(marks.layout(frame, _notes(series, axis, t)))
-    figure.update_layout(coloraxis=colors(axis, shown, frame.statistic, theme.HEAT_SCALE), showlegend=False,
-                         hoverdistance=1, title_pad={"b": 34})
-    if cursor:
-        figure.update_layout(meta={"cursor": True})
-    return figure if any(one.values.size for one in series) else marks.say_nothing(figure, t)
+        (left, right), (_, top) = _domains(index, len(series))
+        name = marks.literal(marks.shortened(one.name, COLUMNS[len(series)]))
+        found.append({"text": f"<b>{name}</b>", "x": (left + right) / 2, "y": top, "xref": "paper", "yref": "paper",
+                      "xanchor": "center", "yanchor": "bottom", "showarrow": False, "font": {"size": theme.TEXT_PX}})
+    return found
 
 
-def _place(index: int, count: int) -> tuple[int, int]:
-    """Return row and column of a facet, from 1."""
-    return index // COLUMNS[count] + 1, index % COLUMNS[count] + 1
-
-
-def _facets(series: Sequence[Strip], names: Sequence[str], frame: Frame, t: Text) -> go.Figure:
-    """Return the empty facets on the same axes."""
+def _facets(series: Sequence[Strip], names: Sequence[str], frame: Frame, t: Text) -> Part:
+    """Return the axes of all facets; all are those of the one at the lower left, so that a zoom moves them together."""
     count = len(series)
-    columns, rows = COLUMNS[count], max(1, -(-count // COLUMNS[count]))
-    titles = [f"<b>{marks.literal(marks.shortened(one.name, columns))}</b>" for one in series]
-    figure = make_subplots(rows, columns, shared_xaxes="all", shared_yaxes="all", subplot_titles=titles,
-                           horizontal_spacing=0.02, vertical_spacing=0.14)
+    columns = COLUMNS[count]
+    rows = max(1, -(-count // columns))
     kept = list(names)[:: _every(len(names), rows)]
-    figure.update_yaxes(type="category", categoryarray=list(names), tickvals=kept, showgrid=False, autorange=False,
-                        ticktext=[marks.literal(name) for name in kept], range=[-0.5, max(len(names), 1) - 0.5])
-    figure.update_xaxes(marks.step_axis([one.steps for one in series], frame, t))
-    figure.update_xaxes(showgrid=False, autorange=True, autorangeoptions=_ends(series), tickangle=0,
-                        nticks=max(4, 10 // columns))
-    for index in range(count):
-        row, column = _place(index, count)
-        below = index + columns >= count  # nothing stands under it
-        if not below:
-            figure.update_xaxes(showticklabels=False, title_text="", row=row, col=column)
-        figure.update_yaxes(title_text=frame.y_title if column == 1 else "", row=row, col=column)
-    return figure
+    of_steps = marks.step_axis([one.steps for one in series], frame, t) | {
+        "showgrid": False, "autorange": True, "autorangeoptions": _ends(series), "tickangle": 0,
+        "nticks": max(4, 10 // columns)}
+    of_rows = {"type": "category", "categoryarray": list(names), "tickvals": kept, "showgrid": False,
+               "ticktext": [marks.literal(name) for name in kept], "autorange": False,
+               "range": [-0.5, max(len(names), 1) - 0.5], "title": {"text": frame.y_title}}
+    first = (rows - 1) * columns
+    found = {}
+    for index in range(max(count, 1)):
+        across, up = _domains(index, count)
+        x, y = ({"matches": name} if index != first else {} for name in _axes_of(first).values())
+        above = {"showticklabels": False, "title": {"text": ""}} if index + columns < count else {}
+        beside = {"showticklabels": False, "title": {"text": ""}} if index % columns else {}
+        found[f"xaxis{_number(index)}"] = of_steps | {"anchor": f"y{_number(index)}", "domain": across} | x | above
+        found[f"yaxis{_number(index)}"] = of_rows | {"anchor": f"x{_number(index)}", "domain": up} | y | beside
+    return found
 
 
 def _every(count: int, rows: int) -> int:
@@ -158,33 +185,39 @@ def _ends(series: Sequence[Strip]) -> dict[str, float]:
     return {"clipmin": float(min(lows)), "clipmax": float(max(highs))} if lows else {}
 
 
-def _traces(one: Strip, axis: Axis, frame: Frame, t: Text) -> Iterator[go.Heatmap | go.Scatter]:
-    """Yield the grey of cells without a value, the coloured cells, and the marks."""
+def _traces(one: Strip, axis: Axis, frame: Frame, t: Text) -> Iterator[Part]:
+    """Yield the grey of cells without a value, the coloured cells, and the marks.
+
+    What is nowhere but in the first columns is given for those only: most trainings have no cell without a value.
+    """
     placed = axis.has_place(one.values) & one.seen
     rows, steps = list(one.rows), np.asarray(one.steps, np.int32)
     says = (f"<b>{marks.literal(one.name)}</b><br>{t('chart.step')} %{{x}}<br>{frame.y_title} %{{y}}<br>"
             f"{frame.statistic}")
     unit = f" {frame.unit}" if frame.unit else ""
-    greys = np.select([placed | ~one.there, one.seen], [np.nan, PLACELESS], UNSEEN)
-    common = {"x": steps, "y": rows, "hoverongaps": False}
-    yield go.Heatmap(**common, uid=f"{one.uid}grey", z=greys.T.astype(np.float32), zmin=UNSEEN, zmax=PLACELESS,
-                     colorscale=GREYS, showscale=False, text=_words(one, one.there & ~placed, t).T,
-                     hovertemplate=f"{says} <b>%{{text}}</b><extra></extra>")
+    gone, parts = one.there & ~placed, placed & (one.counts > 0)
+    words = _words(one, gone, t)
+    greys = np.select([~gone, one.seen], [np.nan, PLACELESS], UNSEEN)[: _used(gone)]
+    common = {"type": "heatmap", "y": rows, "hoverongaps": False}
+    yield common | {"uid": f"{one.uid}grey", "x": steps[: len(greys)], "z": greys.T.astype(np.float32), "zmin": UNSEEN,
+                    "zmax": PLACELESS, "colorscale": GREYS, "showscale": False, "text": words[: len(greys)].T,
+                    "hovertemplate": f"{says} <b>%{{text}}</b><extra></extra>"}
     levels = axis.level(np.where(placed, one.values, np.nan))
-    levels = levels if axis.scale == "linear" else np.round(levels, LEVEL_DIGITS)
-    yield go.Heatmap(**common, uid=f"{one.uid}cells", z=_narrow(levels.T), coloraxis="coloraxis",
-                     customdata=_narrow(np.where(placed, one.values, np.nan).T),
-                     text=np.where(placed & (one.counts > 0), f"<br>{t('chart.cell_in_part')}", "").T.astype(object),
-                     hovertemplate=f"{says} <b>%{{customdata:.5~g}}</b>{unit}%{{text}}<extra></extra>")
-    yield _marks(one, placed, says, t)
+    same = axis.scale == "linear"  # the place on the colour scale is the value itself
+    in_part = np.where(parts, f"<br>{t('chart.cell_in_part')}", "")[: _used(parts)]
+    value = "z" if same else "customdata"
+    yield common | {"uid": f"{one.uid}cells", "x": steps, "coloraxis": "coloraxis",
+                    "z": narrow((levels if same else np.round(levels, LEVEL_DIGITS)).T),
+                    "customdata": None if same else narrow(np.where(placed, one.values, np.nan).T),
+                    "text": in_part.T.astype(object), "hovertemplatefallback": "",  # of cells beyond the texts
+                    "hovertemplate": f"{says} <b>%{{{value}:.5~g}}</b>{unit}%{{text}}<extra></extra>"}
+    yield _marks(one, placed, words, says, t)
 
 
-def _narrow(values: F64) -> NDArray[np.floating]:
-    """Return the values in float32, half as long to send, if its range holds them."""
-    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
-    limits = np.finfo(np.float32)
-    fits = not sizes.size or (sizes.min() >= limits.tiny and sizes.max() <= limits.max)
-    return values.astype(np.float32) if fits else values
+def _used(where: Mask) -> int:
+    """Return how many steps hold all of `where`, and one more, or Plotly would end the last cell elsewhere."""
+    steps = np.flatnonzero(where.any(axis=1))
+    return min(int(steps[-1]) + 2, len(where)) if steps.size else 0
 
 
 def _words(one: Strip, which: Mask, t: Text) -> NDArray[np.object_]:
@@ -195,7 +228,7 @@ def _words(one: Strip, which: Mask, t: Text) -> NDArray[np.object_]:
     return words
 
 
-def _marks(one: Strip, placed: Mask, says: str, t: Text) -> go.Scatter:
+def _marks(one: Strip, placed: Mask, words: NDArray[np.object_], says: str, t: Text) -> Part:
     """Mark where in a row cells of a kind begin: a mark on each of thousands would be none."""
     broken = one.seen & ~np.isfinite(one.values)
     kinds = (
@@ -206,17 +239,16 @@ def _marks(one: Strip, placed: Mask, says: str, t: Text) -> go.Scatter:
     )
     found = sorted((int(step), int(row), kind) for kind, (where, *_) in enumerate(kinds)
                    for step, row in np.argwhere(_begins(where)))
-    words = _words(one, one.there & ~placed, t)
     looks = [kinds[kind] for *_, kind in found]
     tinted = [color for *_, color in looks]
-    return go.Scatter(
-        x=np.array([one.steps[step] for step, *_ in found], np.int32), y=[one.rows[row] for _, row, _ in found],
-        uid=f"{one.uid}gaps", mode="markers", cliponaxis=False,
-        marker={"symbol": [symbol for _, symbol, _ in looks], "color": tinted, "size": 12 if len(one.rows) <= 40 else 6,
-                "line": {"width": 2, "color": tinted}},
-        text=[words[step, row] or t("chart.in_part", value=marks.spelled(one.values[step, row]),
-                                    count=f"{one.counts[step, row]:.0f}") for step, row, _ in found],
-        hovertemplate=f"{says} <b>%{{text}}</b><extra></extra>")
+    return {
+        "type": "scatter", "x": np.array([one.steps[step] for step, *_ in found], np.int32),
+        "y": [one.rows[row] for _, row, _ in found], "uid": f"{one.uid}gaps", "mode": "markers", "cliponaxis": False,
+        "marker": {"symbol": [symbol for _, symbol, _ in looks], "color": tinted,
+                   "size": 12 if len(one.rows) <= 40 else 6, "line": {"width": 2, "color": tinted}},
+        "text": [words[step, row] or t("chart.in_part", value=marks.spelled(one.values[step, row]),
+                                       count=f"{one.counts[step, row]:.0f}") for step, row, _ in found],
+        "hovertemplate": f"{says} <b>%{{text}}</b><extra></extra>"}
 
 
 def _begins(where: Mask) -> Mask:

@@ -27,16 +27,18 @@ ROW_PX, LEAST_PX, AROUND_PX, MOST_PX = 9, 190, 150, 620
 def overview(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> list[Picture]:
     """The loss; one statistic at one site over depth and steps, a map a variant; and the same at one step."""
     number = Number(shown["stat"], shown["site"], shown["of"] == "gradient")
-    return [curves.loss(watched, t), _site_map(watched, number, shown["scale"], t),
-            _profile(watched, number, shown["scale"], t)]
+    take = partial(of_site, sites=depth.sites_of(number), statistic=number.statistic, gradient=number.gradient)
+    found = _found([one for one in watched if not depth.why_absent(one, number)], take)
+    return [curves.loss(watched, t), _site_map(watched, found, number, shown["scale"], t),
+            _profile(watched, found, number, shown["scale"], t)]
 
 
 def updates(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> list[Picture]:
     """The whole gradient and the rate over steps, and one statistic of one parameter of every layer as maps."""
     statistic, role = shown["weight"], shown["role"]
     title = t("live.weights_title", statistic=t(f"weight.{statistic}"), role=role)
-    take = partial(of_parameter, role=role, statistic=statistic)
-    made = _map(watched, _Asked("weights", title, statistic, "log", take, Subject(extra=(statistic,))), t)
+    found = _found(watched, partial(of_parameter, role=role, statistic=statistic))
+    made = _map(watched, found, _Asked("weights", title, statistic, "log", Subject(extra=(statistic,))), t)
     return [curves.totals(watched, "grad_total_norm", t), curves.totals(watched, "lr", t, "linear"), made]
 
 
@@ -45,8 +47,8 @@ def entropy(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> l
     measure = shown["measure"]
     title = t("live.measure_title", measure=t(f"head.{measure}"))
     scale = "log" if measure in LOGARITHMIC else "linear"
-    made = _map(watched, _Asked("measure", title, measure, scale, partial(of_heads, measure=measure),
-                                Subject(extra=(measure,))), t)
+    found = _found(watched, partial(of_heads, measure=measure))
+    made = _map(watched, found, _Asked("measure", title, measure, scale, Subject(extra=(measure,))), t)
     one, _ = focus(watched, shown)
     looked = next(other for other in watched if other.name == one.name)
     return [made, curves.heads(watched, looked, shown, t)]
@@ -57,31 +59,32 @@ LOGARITHMIC = frozenset({"score_std", "score_absmax", "q_rms", "k_rms"})
 assert HEAD_MEASURES.keys() >= LOGARITHMIC
 
 
-def _site_map(watched: Sequence[Watched], number: Number, scale: str, t: Words) -> Picture:
-    remarks = depth.missing(watched, number, t)
-    having = [one for one in watched if not depth.why_absent(one, number)]
+def _found(watched: Sequence[Watched], take: Callable[[Trace], Matrix]) -> dict[str, Matrix]:
+    """Return the matrix of each variant that has a trace, by its name."""
+    return {one.name: take(one.trace) for one in watched if one.trace is not None}
+
+
+def _site_map(watched: Sequence[Watched], found: Mapping[str, Matrix], number: Number, scale: str, t: Words) -> Picture:
     title = depth.titled(number, depth.at(number.site, t), t)
-    take = partial(of_site, sites=depth.sites_of(number), statistic=number.statistic, gradient=number.gradient)
     subject = Subject((number.statistic,), (number.site,), number.gradient)
-    return _map(having, _Asked("map", title, number.name, scale, take, subject, remarks), t)
+    remarks = depth.missing(watched, number, t)
+    return _map(watched, found, _Asked("map", title, number.name, scale, subject, remarks), t)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a map is of. `take`: the matrix of a trace; `statistic`: its name in tables; `scale`: the wanted one."""
+    """What a map is of. `statistic`: its name in tables; `scale`: the wanted one."""
 
     key: str
     title: str
     statistic: str
     scale: str
-    take: Callable[[Trace], Matrix]
     subject: Subject
     remarks: tuple[str, ...] = ()
 
 
-def _map(watched: Sequence[Watched], asked: _Asked, t: Words) -> Picture:
-    take, scale, subject = asked.take, asked.scale, asked.subject
-    found = {one.name: take(one.trace) for one in watched if one.trace is not None}
+def _map(watched: Sequence[Watched], found: Mapping[str, Matrix], asked: _Asked, t: Words) -> Picture:
+    scale, subject = asked.scale, asked.subject
     keys = {one.name: one.variant.key for one in watched}
     strips = [charts.Strip(name, matrix.steps, _rows(matrix, t), matrix.values, matrix.observed, matrix.non_finite,
                            key=keys[name]) for name, matrix in found.items()]
@@ -108,14 +111,12 @@ def _rows(matrix: Matrix, t: Words) -> list[str]:
             for name, (layer, _) in zip(matrix.names, matrix.rows, strict=True)]
 
 
-def _profile(watched: Sequence[Watched], number: Number, scale: str, t: Words) -> Picture:
+def _profile(watched: Sequence[Watched], found: Mapping[str, Matrix], number: Number, scale: str, t: Words) -> Picture:
     """Return the lines over depth at the newest step, with those of every other step for the replay."""
-    having = [one for one in watched if one.trace and not depth.why_absent(one, number)]
-    sites, styles = depth.sites_of(number), depth.looks(watched)
-    found = {one.name: of_site(one.trace, sites, number.statistic, number.gradient) for one in having if one.trace}
+    styles = depth.looks(watched)
     steps = sorted({step for matrix in found.values() for step in matrix.steps.tolist()})
     series, values, counts = [], [], []
-    for one in having:
+    for one in [one for one in watched if one.name in found]:
         matrix = found[one.name]
         at = np.searchsorted(matrix.steps, steps, side="right") - 1  # the step itself, else the one before
         layers = np.array([layer for layer, _ in matrix.rows], np.int64)

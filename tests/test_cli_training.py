@@ -1,0 +1,93 @@
+"""Trainings on the command line: their table, their exit status, what is left in the store."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core.runs import resume
+from core.store import Store
+from core.worker import play
+
+ROOT = Path(__file__).parent.parent
+SMALL = {"model": {"n_layers": 2, "d_model": 16, "n_heads": 2}, "input": {"batch": 2, "seq_len": 8}}
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def command(url, *arguments):
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-W", "error", "-m", "core", *arguments], cwd=ROOT, text=True,
+                            env=os.environ | {"DRIFTSCOPE_STORE": url}, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def training(steps, **protocol):
+    return json.dumps({**SMALL, "protocol": {"device": "cpu", "steps": steps, **protocol}})
+
+
+def test_a_training_gives_one_table_of_every_recorded_step_and_is_kept(url, tmp_path):
+    target = tmp_path / "t.csv"
+    _, complaint = (process := command(url, "run", "-", "--out", str(target))).communicate(
+        training(7, record_every=3, grad_clip=0.5))
+    assert (process.returncode, complaint) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(target.read_text())))
+    at = {(row["site"], row["statistic"], int(row["step"])): row for row in rows if row["site"] in ("loss", "all")}
+    assert [step for site, _, step in at if site == "loss"] == [0, 3, 6, 7]
+    assert {row["layer"] for row in rows if row["site"] == "loss"} == {"2"}
+    assert {row["layer"] for row in rows if row["site"] == "all"} == {""}
+    assert 0 < float(at["all", "clip_factor", 0]["value"]) <= 1
+    assert float(at["all", "grad_total_norm", 0]["value"]) > 0
+    ratios = [row for row in rows if row["statistic"] == "update_ratio" and row["site"] == "layers.1.mlp.out.weight"]
+    assert [(int(row["step"]), row["layer"]) for row in ratios] == [(3, "1"), (6, "1"), (7, "1")]
+    store = Store(url)
+    (run,) = store.recent()
+    assert (run.lane, run.status, run.steps_done, [step for step, *_ in store.steps(run.id)]) == (
+        "train", "done", 8, [0, 3, 6, 7])
+    store.close()
+
+
+def test_a_training_that_blows_up_ends_with_status_3_and_the_table_up_to_there(url):
+    process = command(url, "compare", "-", "--vary", "protocol.lr=1000,0.01")
+    table, complaint = process.communicate(training(60, optimizer="sgd"))
+    assert process.returncode == 3
+    assert complaint.startswith("protocol.lr=1000: stopped at a non-finite value: ") and complaint.count("\n") == 1
+    losses = [row for row in json.loads(table) if row["site"] == "loss"]
+    hot, cold = ([row["step"] for row in losses if row["variant"] == f"protocol.lr={rate}"]
+                 for rate in ("1000", "0.01"))
+    assert hot == list(range(len(hot))) and len(hot) < 61 and cold == list(range(61))
+    store = Store(url)
+    assert {run.status: run.steps_done for run in store.recent()} == {"stopped": len(hot), "done": 61}
+    store.close()
+
+
+def test_an_interrupted_training_keeps_what_it_recorded_and_a_worker_goes_on_with_it(url):
+    process = command(url, "run", "-")
+    process.stdin.write(training(400))
+    process.stdin.close()
+    store, deadline = Store(url), time.monotonic() + 60
+    while not (runs := store.recent()) or not store.steps(runs[0].id):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    run = store.views([runs[0].id])[0]
+    before = store.steps(run.id)
+    assert run.status == "cancelled" and 0 < len(before) < 401
+    assert resume(store, [run.id]) == 1
+    play(run.job, store)
+    assert store.views([run.id])[0].status == "done"
+    after = store.steps(run.id)
+    assert after[:len(before)] == before and [step for step, *_ in after] == list(range(401))
+    process.stdout.close()
+    process.stderr.close()
+    store.close()
