@@ -39,4 +39,4 @@ with runs:
     watched = training.panel(variants, wrong, t)
 desk.mirror(View(st.session_state["preset"], base, changes, shown, tuple(one.run.id for one in watched)))
 with charts:
-    training.show(looked, watched, shown, t)
+    training.show(looked, watched, variants, shown, t)

@@ -15,7 +15,8 @@ NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary"
               "plan", "wiring", "notation", "formulas", "equations", "lineage", "shapes")
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
-              "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies")
+              "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
+              "difference")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},

@@ -1,12 +1,14 @@
 """The page of stored runs: its words and links without a browser, then as a visitor meets it."""
 
 import io
+import math
 import os
 import shlex
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
@@ -16,11 +18,13 @@ from sqlalchemy import insert, update
 
 from core import archive, service
 from core.database import JOBS, RUNS
+from core.difference import Difference
 from core.experiment import Experiment, parse
 from core.presets import PRESETS
 from core.runs import entries
 from core.store import Store
 from pages.ui import stored
+from pages.ui.side_by_side import circumstances, sentences
 from pages.ui.stored import Sought, Stored
 from pages.ui.text import Words
 
@@ -147,6 +151,45 @@ def test_sizes_are_said_in_binary_units(count, said):
     assert stored.size(count) == said
 
 
+def test_runs_that_are_named_are_listed_however_old_with_their_last_losses_and_the_bytes_of_all(made):
+    newest, named = service.entries(1), service.entries(1, [made["base"], "none such"])
+    assert [entry.view.id for entry in newest] == [made["future"]]
+    assert [entry.view.id for entry in named] == [made["future"], made["base"]]
+    losses = service.last_losses(list(made.values()))
+    assert losses.keys() == set(made.values()) - {made["future"]}
+    for run, loss in losses.items():
+        np.testing.assert_equal(loss, service.snapshots(run)[-1].loss)
+    assert math.isnan(losses[made["broken"]])
+    assert service.usage() == sum(entry.bytes for entry in service.entries())
+
+
+def test_runs_of_other_circumstances_are_said_to_be_and_only_they():
+    a = {"engine": "1", "threads": 2, "seed": 0}
+    assert circumstances([a, a | {"seed": 5}], EN) == []
+    (said,) = circumstances([a, a | {"threads": 1}], EN)
+    assert "Threads: 2 / 1" in said
+
+
+SAID = {
+    "identical": (Difference(True, 3, compared=10), ["runs.identical"]),
+    "apart": (Difference(True, 3, compared=10, differing=1), ["runs.differing"]),
+    "steps": (Difference(True, 3, 1, 2, compared=10), ["runs.identical", "runs.other_steps"]),
+    "not finite": (Difference(True, 3, compared=10, differing=2, one_sided=2),
+                   ["runs.differing", "runs.not_finite_apart"]),
+    "layout": (Difference(False), ["runs.other_layout"]),
+    "nothing": (Difference(True), ["runs.no_common_step"]),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_difference_is_said_in_sentences(name):
+    found, keys = SAID[name]
+    said = sentences(found, EN)
+    values = {"compared": "10", "steps": 3, "differing": str(found.differing), "a": 1, "b": 2, "count": "2"}
+    assert len(said) == len(keys)
+    assert all(sentence.endswith(EN(key, **values)) for sentence, key in zip(said, keys, strict=True))
+
+
 def test_an_experiment_that_is_no_object_is_flat_nevertheless():
     assert [stored.flat(text) for text in ("[1]", "no", '{"a": 1}')] == [{".": [1]}, {".": "no"}, {"a.": 1}]
 
@@ -243,12 +286,14 @@ def test_a_run_is_named_pinned_and_deleted_only_after_a_word(visit, url, made):
 
 @browser
 def test_run_again_shows_how_far_the_two_lie_apart_as_soon_as_both_are_over(visit, url, made):
-    visit.open(f"/runs?lang=en&run={made['base']}")
+    (run,) = service.ensure([experiment(seed=9)])  # by the same worker, with as many threads
+    assert service.wait([run], COMPUTED_MS / 1000)[0].status == "done"
+    visit.open(f"/runs?lang=en&run={run}")
     button(visit, "runs.repeat").click()
     seen(visit.page.get_by_text("bit for bit"), COMPUTED_MS)
     seen(visit.page.get_by_text(EN("runs.same_experiment")))
-    same = [run for run in stored_runs(url).values() if run.view.key == stored_runs(url)[made["base"]].view.key]
-    assert {run.view.status for run in same} == {"done"} and len(same) == 2
+    same = [one.view for one in stored_runs(url).values() if one.view.key == service.view([run])[0].key]
+    assert [view.status for view in same] == ["done", "done"]
 
 
 @browser
@@ -288,7 +333,7 @@ def test_what_strangers_and_other_versions_wrote_leaves_a_whole_page(visit, made
     visit.open(f"/runs?lang={lang}&kind=all&run={made['rms']}.{made['future']}.abc&status=<b>")
     assert visit.page.get_by_test_id("stAlert").filter(has_text="abc").count() == 1
     seen(visit.page.get_by_text("normofthefuture"))
-    seen(visit.page.get_by_text("onerror=alert(1)").first)
+    seen(visit.page.get_by_test_id("stMarkdownContainer").filter(has_text=HOSTILE))
     visit.open(f"/runs?lang={lang}&run={made['future']}")
     seen(visit.page.get_by_text("<b>no</b>"))
     seen(visit.page.get_by_text(Words(lang)("runs.other_version", reason="")[:20]))

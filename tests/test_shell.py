@@ -12,6 +12,7 @@ from browser import ROOT, Visit, server
 from playwright.sync_api import Browser
 
 from pages.ui import stream
+from pages.ui.text import keys
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +21,8 @@ import streamlit as st
 from pages.ui import stream
 app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
+NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
+MENU = ["首页", "漂移", *(keys("zh")[f"{name}.title"] for name in ("live", "runs"))]
 PAGE = """
 import streamlit as st
 from pages.ui.language import words
@@ -45,7 +48,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "pages" / "__init__.py").touch()
     (folder / "app.py").write_text(APP, "utf-8")
-    for name in ("home", "drift"):
+    for name in NAMES:
         (folder / "pages" / f"{name}.py").write_text(PAGE.format(name=name), "utf-8")
     with server(Path("app.py"), folder) as running:
         yield running
@@ -72,7 +75,7 @@ def menu(visit: Visit) -> list[str]:
 def test_a_cold_deep_link_gives_page_language_and_value(visit: Visit) -> None:
     visit.open("/drift?lang=zh&layers=30")
     assert heading(visit) == "漂移"
-    assert menu(visit) == ["首页", "漂移"]
+    assert menu(visit) == MENU
     assert visit.page.get_by_text("30 layers").is_visible()
     assert visit.page.title() == "漂移 · Driftscope"
 
@@ -94,7 +97,7 @@ def test_the_language_control_changes_page_menu_and_address(visit: Visit) -> Non
     visit.page.get_by_text("中文", exact=True).click()
     visit.page.get_by_role("heading", name="首页").wait_for()
     visit.settle()
-    assert menu(visit) == ["首页", "漂移"]
+    assert menu(visit) == MENU
     assert visit.page.url.endswith("?lang=zh")
     visit.open(visit.page.url.removeprefix(visit.address))
     assert heading(visit) == "首页"

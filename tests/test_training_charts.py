@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from pages.ui import charts, theme
 from pages.ui.charts import Course, Event, Film, Strip
 from pages.ui.charts.axes import axis_for, first_sizes
 from pages.ui.charts.steps import EVENTS, HEIGHT_PX, LABEL_GAP
+from pages.ui.patches import wire
 from pages.ui.text import LANGUAGES, Words
 
 T = Words("en")
@@ -107,8 +110,21 @@ def test_a_variant_that_has_not_begun_has_its_traces_already():
 
 
 def cells(figure):
+    """The grey and the coloured map of each variant, with all columns, and what the hover says of coloured cells."""
     maps = [trace for trace in figure.data if trace.type == "heatmap"]
-    return list(zip(maps[::2], maps[1::2], strict=True))  # the grey, the coloured
+    return [(whole(grey, len(coloured.x)), whole(coloured, len(coloured.x)))
+            for grey, coloured in zip(maps[::2], maps[1::2], strict=True)]
+
+
+def whole(trace, columns):
+    """A map with what Plotly takes for columns that it has not: no cell, no text."""
+    assert trace.text.shape[1] <= columns and trace.z.shape[1] == len(trace.x) <= columns
+    made = go.Heatmap(trace)
+    room = columns - trace.z.shape[1]
+    made.z = np.pad(trace.z, ((0, 0), (0, room)), constant_values=np.nan)
+    made.text = np.array([[*row, *[""] * (columns - len(row))] for row in trace.text.tolist()], object)
+    made.customdata = trace.z if trace.customdata is None and "%{z:" in trace.hovertemplate else trace.customdata
+    return made
 
 
 @pytest.mark.parametrize("scale", charts.SCALES)
@@ -126,6 +142,17 @@ def test_a_cell_is_coloured_if_it_has_a_value_with_a_place_and_else_grey_and_say
     assert (grey.text[placed] == "").all()
     assert (grey.text.T[~observed] == T("chart.unseen")).all()
     assert grey.hoverongaps is coloured.hoverongaps is False
+
+
+def test_what_no_cell_needs_is_not_sent():
+    sound, broken = strip().values, strip().values.copy()
+    broken[2, 1] = np.nan
+    for values, wide in ((sound, 0), (broken, 4)):  # one column more, or Plotly would end the cell elsewhere
+        grey, coloured, _ = strips(strip(values)).data
+        assert grey.z.shape == grey.text.shape == (len(ROWS), wide) and list(grey.x) == STEPS[:wide].tolist()
+        assert coloured.z.shape == (len(ROWS), len(STEPS)) and coloured.text.shape == (len(ROWS), 0)
+        assert coloured.hovertemplatefallback == ""
+    assert strips(strip(), scale="linear").data[1].customdata is None  # there the colour's number is the value
 
 
 def marks(figure):
@@ -200,9 +227,9 @@ def test_numbers_that_float32_does_not_hold_are_sent_in_full():
 
 def test_steps_are_numbers_so_that_uneven_ones_stand_where_they_are():
     for figure in (strips(strip()), steps(course(np.ones(8)))):
-        for trace in figure.data[:1]:
-            np.testing.assert_array_equal(trace.x, STEPS)
-            assert trace.x.dtype == np.int32
+        trace = next(trace for trace in figure.data if len(trace.x))
+        np.testing.assert_array_equal(trace.x, STEPS)
+        assert trace.x.dtype == np.int32
         assert figure.layout.xaxis.type is None
         assert figure.layout.xaxis.title.text == "step"
     edges = strips(strip()).layout.xaxis.autorangeoptions
@@ -219,12 +246,18 @@ def test_a_single_step_is_the_only_label():
 def test_variants_stand_side_by_side_on_the_same_axes_and_four_as_a_square(count, places):
     figure = strips(*(strip(name=f"v{number}") for number in range(count)))
     assert [note.text for note in figure.layout.annotations] == [f"<b>v{number}</b>" for number in range(count)]
-    domains = {(trace.xaxis, trace.yaxis) for trace in figure.data}
-    assert len(domains) == count and len(figure.data) == 3 * count
-    found = [figure.get_subplot(*place) for place in places]
-    for letter in "xy":
-        axes = [getattr(subplot, f"{letter}axis") for subplot in found]
-        assert len({axis.matches or axis.plotly_name.replace("axis", "") for axis in axes}) == 1
+    assert len(figure.data) == 3 * count
+    axes = [[figure.layout[trace[f"{letter}axis"].replace(letter, f"{letter}axis")] for letter in "xy"]
+            for trace in figure.data[::3]]
+    for (x, y), name in zip(axes, ((trace.xaxis, trace.yaxis) for trace in figure.data[::3]), strict=True):
+        assert (y.anchor, x.anchor) == name
+    lefts, tops = (sorted({axis.domain[end] for axis in side}) for end, side in enumerate(zip(*axes, strict=True)))
+    assert [(len(tops) - tops.index(y.domain[1]), 1 + lefts.index(x.domain[0])) for x, y in axes] == places
+    for side, letter in zip(zip(*axes, strict=True), "xy", strict=True):
+        spans = sorted({axis.domain for axis in side})
+        assert spans[0][0] == 0 and spans[-1][1] == pytest.approx(1)
+        assert all(before[1] < after[0] for before, after in pairwise(spans))
+        assert len({axis.matches or axis.plotly_name.replace("axis", "") for axis in side}) == 1, letter
     assert {trace.coloraxis for _, trace in cells(figure)} == {"coloraxis"}
 
 
@@ -366,8 +399,7 @@ def test_a_film_shows_at_every_step_what_a_profile_of_that_step_shows(scale, val
     series = [charts.Series(name, LAYERS, table[-1], theme.style(norm), non_finite=count[-1])
               for name, norm, table, count in zip("ab", ("none", "rmsnorm"), film.values, film.non_finite, strict=True)]
     figure = charts.profile(series, frame(scale), T, film)
-    made = figure.layout.meta["film"]
-    json.dumps(made, allow_nan=False)
+    made = json.loads(wire(figure.layout.meta["film"]))
     assert made["steps"] == STEPS.tolist() and list(made["traces"]) == ["0", "1", "2", "3"] and len(figure.data) == 4
     axis = axis_for(scale, np.concatenate([values, other], None), first_sizes(film.values))
     for place in range(len(STEPS)):
@@ -376,8 +408,9 @@ def test_a_film_shows_at_every_step_what_a_profile_of_that_step_shows(scale, val
             np.testing.assert_allclose(shown, axis.place(table[place]), rtol=1e-6)
             gaps = {name: rows[place] for name, rows in made["traces"][str(2 * row + 1)].items()}
             expected = ~axis.has_place(table[place]) | (broken[place] & (row == 0))
-            assert gaps["x"] == LAYERS[expected].tolist()
-            assert len(gaps["y"]) == len(gaps["text"]) == len(gaps["marker"]["symbol"]) == expected.sum()
+            assert gaps.get("x", []) == LAYERS[expected].tolist()  # without a gap at any step the trace stays empty
+            assert len(gaps.get("y", [])) == len(gaps.get("text", [])) == expected.sum()
+            assert len(gaps["marker"]["symbol"] if gaps else []) == expected.sum()
     for index, trace in enumerate(figure.data):  # the picture is the film's last
         assert trace.uid and len(trace.x) == len(made["traces"][str(index)].get("x", [trace.x])[-1])
     assert made["notes"][-1] == figure.layout.title.subtitle.text
@@ -399,7 +432,18 @@ def test_a_film_grows_at_its_end():
     table = np.exp(np.arange(24.0)).reshape(8, 3)
     old, new = (charts.profile([charts.Series("a", LAYERS, table[count - 1])], frame("symlog"), T,
                                Film(STEPS[:count].tolist(), [table[:count]])).layout.meta["film"] for count in (3, 8))
-    begins(old, new)
+    begins(*(json.loads(wire(film)) for film in (old, new)))
+
+
+def test_a_film_says_nothing_of_triangles_where_there_is_none_and_makes_the_same_ones_once():
+    table = np.ones((8, 3))
+    series = [charts.Series("a", LAYERS, table[-1])]
+    assert charts.profile(series, FRAME, T, Film(STEPS.tolist(), [table])).layout.meta["film"]["traces"]["1"] == {}
+    table[2:, 1] = np.nan
+    film = charts.profile(series, FRAME, T, Film(STEPS.tolist(), [table])).layout.meta["film"]
+    marker = film["traces"]["1"]["marker"]
+    assert len({id(one) for one in marker}) == 2 and film["traces"]["1"]["x"] == [[], []] + [[0]] * 6
+    assert film["notes"] == ["", ""] + [T("chart.above_axis", count=1)] * 6
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -72,7 +72,9 @@ def headline(found: Autopsy, t: Words) -> str:
 def mechanism(found: Autopsy, t: Words) -> str:
     """Return how it was made, with the numbers that show it."""
     numbers = {name: explain.number(value) for name, value in found.how.numbers.items()}
-    return t(f"autopsy.how_{found.how.code}", dtype=found.how.dtype, **numbers)
+    key = f"autopsy.how_{found.how.code}"
+    unscaled = f"{key}_unscaled" if found.how.numbers.get("loss_scale") == 1 else ""
+    return t(unscaled if unscaled in t else key, dtype=found.how.dtype, **numbers)
 
 
 def where(site: str, layer: int, gradient: bool, t: Words) -> str:

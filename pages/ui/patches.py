@@ -110,13 +110,21 @@ def _list_ops(old: Sequence[Any], new: Sequence[Any], path: Path) -> Iterator[Op
         return
     common = min(len(old), len(new))
     nested = any(isinstance(one, dict | list | tuple | np.ndarray) for one in (*old[:common], *new[:common]))
-    if nested:
+    if nested and not _written_alike(old[:common], new[:common]):
         for index in range(common):
             yield from _ops(old[index], new[index], (*path, index))
-    else:
+    elif not nested:
         common = next((index for index in range(common) if not _same(old[index], new[index])), common)
     if common < max(len(old), len(new)):
         yield {"path": path, "cut": common, "add": new[common:]}
+
+
+def _written_alike(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Say quickly whether two lists come out the same; those that hold arrays are not looked at, and False."""
+    try:
+        return orjson.dumps(old) == orjson.dumps(new)
+    except TypeError:
+        return False
 
 
 def _array_ops(old: Array, new: Array, path: Path) -> Iterator[Op]:

@@ -6,8 +6,9 @@ It knows Streamlit, runs and the engine's comparisons; it draws no picture of wh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import streamlit as st
 
@@ -109,7 +110,8 @@ def _apart(a: Stored, b: Stored, t: Words) -> None:
     except StoreError as error:
         st.warning(escaped(str(error)), icon=":material/info:")
         return
-    for said in sentences(found, t):
+    views = service.view([a.view.id, b.view.id])
+    for said in [*sentences(found, t), *circumstances([view.provenance for view in views], t)]:
         st.markdown(said)
     gaps = {"runs.largest": found.largest, "runs.relative": found.relative, "runs.one_sided": found.first_one_sided}
     rows = {f"**{t(name)}**": _gap(gap, t) for name, gap in gaps.items() if gap is not None}
@@ -138,6 +140,16 @@ def sentences(found: Difference, t: Words) -> list[str]:
     if found.one_sided:
         said.append(t("runs.not_finite_apart", count=f"{found.one_sided:,}"))
     return said
+
+
+def circumstances(provenances: Sequence[Mapping[str, Any]], t: Words) -> list[str]:
+    """Say in what two runs were computed differently, beside their settings; nothing where they were not."""
+    a, b = provenances
+    differing = [name for name in ("engine", "torch", "numpy", "device", "device_name", "threads")
+                 if name in a and name in b and a[name] != b[name]]
+    said = [f"{t(f'runs.fact_{name}')}{t('drift.colon')}{escaped(str(a[name]))} / {escaped(str(b[name]))}"
+            for name in differing]
+    return [t("runs.circumstances", differing=" · ".join(said))] if said else []
 
 
 def _gap(gap: Gap, t: Words) -> str:

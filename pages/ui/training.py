@@ -220,20 +220,27 @@ def _buttons(runs: Sequence[RunView], t: Words) -> None:
         st.rerun()
 
 
-def show(looked: LiveView, watched: Sequence[Watched], shown: dict[str, str], t: Words) -> None:
-    """Draw the view of the runs; as long as one is under way its charts follow the event stream."""
+def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Variant], shown: dict[str, str],
+         t: Words) -> None:
+    """Draw the view of the runs; as long as one is under way its charts follow the event stream.
+
+    Of `variants` those without a recorded step yet are left out, and `who` counts the others.
+    """
     having = [one for one in watched if one.trace is not None]
     if not having and not service.ready_to_ask():
         return  # that the engine starts is said already
     if not having:
         st.info(t("live.nothing" if not watched else "live.no_step_yet"), icon=":material/hourglass:")
         return
-    address = feed.address(watched, shown, t)
+    looked_at = variants[int(shown["who"])].experiment
+    who = next((place for place, one in enumerate(having) if one.experiment == looked_at), 0)
+    shown = {**shown, "who": str(who)}
+    address = feed.address(having, shown, t)
     (looked.report or autopsy_card.alarm)(having, shown, t)
     if looked.player:
         step = None if shown["step"] == "last" else int(shown["step"])
         player(address, feed.PLAYER, "live.player", step=step, on_step=_stand)
-    for picture in looked.make(watched, shown, t):
+    for picture in looked.make(having, shown, t):
         panels.panel(picture, having, t, "live", panels.choose_site, feed=address)
     prints = [one for one in having if one.run.provenance]
     if prints:

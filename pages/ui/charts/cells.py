@@ -81,7 +81,7 @@ def cells(table: Cells, frame: Frame, t: Text) -> go.Figure:
     figure = go.Figure([_fills(table, frame, t), *_signs(table, t)], marks.layout(frame, said))
     figure.update_layout(xaxis=column_axis(table.columns, frame), yaxis=row_axis(table.map.sites, frame),
                          legend={"itemclick": False, "itemdoubleclick": False, "traceorder": "reversed",
-                                 "itemsizing": "constant"})
+                                 "itemsizing": "trace" if len(table.columns) <= ROOMY_COLUMNS else "constant"})
     if table.began is not None:
         _frame(figure, table)
     return figure
@@ -108,8 +108,9 @@ def _says(table: Cells, cell: tuple[int, int], t: Text) -> str:
     lines = [f"{t(f'site.{site}')} ({site})", f"<b>{t(f'autopsy.cell_{state}')}</b>", t(f"autopsy.cell_{state}_help")]
     if state != "not_observed":
         n_nan, n_posinf, n_neginf = (f"{count:,.0f}" for count in table.counts[:, *cell])
+        size = float(table.absmax[cell])
         lines += [t("autopsy.counts", n_nan=n_nan, n_posinf=n_posinf, n_neginf=n_neginf),
-                  t("autopsy.absmax", absmax=marks.spelled(float(table.absmax[cell])))]
+                  t("autopsy.no_absmax") if np.isnan(size) else t("autopsy.absmax", absmax=marks.spelled(size))]
     return "<br>".join(lines)
 
 

@@ -223,8 +223,10 @@ def _used(where: Mask) -> int:
 def _words(one: Strip, which: Mask, t: Text) -> NDArray[np.object_]:
     """Return what the hover says of cells without a colour, (N, R), nothing elsewhere."""
     words = np.full(one.values.shape, "", object)
-    words[which] = [marks.spelled(value) if seen else t("chart.unseen")
-                    for value, seen in zip(one.values[which].tolist(), one.seen[which].tolist(), strict=True)]
+    words[which & ~one.seen] = t("chart.unseen")
+    gone = which & one.seen
+    values, places = np.unique(one.values[gone], return_inverse=True)  # all NaN are one
+    words[gone] = np.array([marks.spelled(value) for value in values.tolist()], object)[places]
     return words
 
 

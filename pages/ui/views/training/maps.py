@@ -29,8 +29,8 @@ def overview(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> 
     number = Number(shown["stat"], shown["site"], shown["of"] == "gradient")
     take = partial(of_site, sites=depth.sites_of(number), statistic=number.statistic, gradient=number.gradient)
     found = _found([one for one in watched if not depth.why_absent(one, number)], take)
-    return [curves.loss(watched, t), _site_map(watched, found, number, shown["scale"], t),
-            _profile(watched, found, number, shown["scale"], t)]
+    profile = [_profile(watched, found, number, shown["scale"], t)] if found else []
+    return [curves.loss(watched, t), _site_map(watched, found, number, shown["scale"], t), *profile]
 
 
 def updates(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> list[Picture]:
@@ -130,7 +130,7 @@ def _profile(watched: Sequence[Watched], found: Mapping[str, Matrix], number: Nu
         title=title, statistic=number.name, y_title=t(f"statistic.{number.statistic}"), x_title=t("drift.depth"),
         y_scale=depth.fitting([one.ravel() for one in values], scale, number.statistic),
         unit=t(f"axis.{unit}") if unit else "")
-    figure = charts.profile(series, frame, t, charts.Film(steps, values, counts)) if series else None
+    figure = charts.profile(series, frame, t, charts.Film(steps, values, counts))
     lines: dict[str, charts.Series | None] = {one.name: one for one in series}
     return Picture("profile", figure, title, Subject((number.statistic,), (number.site,), number.gradient),
                    partial(depth.table, lines, t), PROFILE_PX)
