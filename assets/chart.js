@@ -139,11 +139,14 @@ function nextFrame() {
   return frames;
 }
 
+/** Return which row of a film belongs to a step: that of the recorded step there, or of the one before. */
+const frame = (film, step) => Math.max(0, film.steps.findLastIndex((one) => one <= step));
+
 /** Return a copy of the traces, those of a film as they were at the player's step. */
 function played({ data, layout }, step) {
   const film = layout.meta?.film;
   if (!film || step === null) return structuredClone(data);
-  const row = Math.max(0, film.steps.findLastIndex((one) => one <= step));
+  const row = frame(film, step);
   const then = (rows) => Object.fromEntries(Object.entries(rows ?? {}).map(([name, values]) => [name, values[row]]));
   return structuredClone(data.map((trace, index) => ({ ...trace, ...then(film.traces[index]) })));
 }
@@ -157,7 +160,9 @@ function dressed({ data, plot, step }, figure) {
   Object.assign(template.layout.font, { color: of("text-color"), family: of("font") });
   const { meta: { film, cursor, ...meta } = {}, ...layout } = figure.layout; // films are long, and not for Plotly
   const shapes = [...(layout.shapes ?? []), ...(cursor && step !== null ? cursors(figure, step, of("text-color")) : [])];
-  return { ...structuredClone({ ...layout, meta, shapes }), template, autosize: true };
+  const copy = structuredClone({ ...layout, meta, shapes });
+  if (film?.notes && step !== null) copy.title.subtitle.text = film.notes[frame(film, step)];
+  return { ...copy, template, autosize: true };
 }
 
 /** Return a line at the step over each x axis. */

@@ -87,7 +87,8 @@ def test_a_run_belongs_to_the_store_reload_and_another_browser_see_it_go_on(visi
     until(guest, lambda: runs(guest) == mine)
     by_id = Visit(other.new_page(), visit.address).open(f"/live?run={mine[0]}")  # the id alone, without settings
     until(by_id, lambda: by_id.page.locator(".driftscope-chart").count() > 0)
-    assert by_id.page.get_by_label("Training steps").first.input_value() == "3000"
+    query = {name: values[0] for name, values in parse_qs(urlsplit(by_id.page.url).query).items()}
+    assert link.read(query, LIVE)[0].base.protocol.steps == 3000
     for page in (guest, by_id):
         seen = len(line(page))
         until(page, lambda page=page, seen=seen: len(line(page)) > seen)
@@ -109,6 +110,21 @@ def test_a_stopped_training_goes_on_from_where_it_was_stopped(visit: Visit) -> N
     until(visit, lambda: "done, 400 updates" in status(visit))
     until(visit, lambda: visit.chart(STEPS)[0][-1] == 400)
     assert visit.chart(STEPS)[0] == list(range(0, 401, 5))
+
+
+def test_what_was_drawn_stays_while_the_settings_change(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 12, "protocol.seed": 6}))
+    start(visit)
+    until(visit, lambda: "done, 12 updates" in status(visit))
+    until(visit, lambda: len(line(visit)) == 13)
+    drawn = line(visit)
+    field = visit.page.locator("input[aria-label='Learning rate']")
+    if not field.is_visible():
+        visit.page.get_by_text("Training", exact=True).first.click()
+    field.fill("0.002")
+    field.press("Enter")
+    visit.page.get_by_text("still the training from before").wait_for()
+    assert line(visit) == drawn
 
 
 def test_what_is_over_the_limits_is_refused_with_the_numbers_before_it_starts(visit: Visit) -> None:
@@ -149,7 +165,7 @@ def test_the_replay_moves_the_profile_and_its_step_is_in_the_link(visit: Visit) 
     start(visit)
     until(visit, lambda: "done, 20 updates" in status(visit))
     visit.settle()
-    slider = visit.page.locator("input[type=range]").first
+    slider = visit.page.locator(".driftscope-player input[type=range]")
     newest = visit.chart(LOSS, 2)[0]
     slider.focus()
     for _ in range(3):

@@ -35,6 +35,9 @@ WATCH_S, JUDGE_S = 1.0, 3.0
 STARTED = "live.started"
 """The runs that this visit was given, by the canonical JSON of their experiments."""
 
+LAST = "live.last"
+"""The runs that were drawn last, with their variants; they stay on screen while nothing stands for the settings."""
+
 
 def adopt(desk: Controls) -> list[Notice]:
     """Take the settings from the runs that a link names, where it says none of its own; return what was wrong."""
@@ -231,21 +234,38 @@ def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Varian
         return  # that the engine starts is said already
     if not having:
         st.info(t("live.nothing" if not watched else "live.no_step_yet"), icon=":material/hourglass:")
+        _draw_earlier(looked, shown, t)
         return
+    st.session_state[LAST] = [(one.run.id, one.variant) for one in having]
     looked_at = variants[int(shown["who"])].experiment
     who = next((place for place, one in enumerate(having) if one.experiment == looked_at), 0)
     shown = {**shown, "who": str(who)}
-    address = feed.address(having, shown, t)
     (looked.report or autopsy_card.alarm)(having, shown, t)
+    _draw(looked, having, shown, t)
+    prints = [one for one in having if one.run.provenance]
+    if prints:
+        panels.pairing_and_protocol(prints, t)
+    _while_active(having, JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
+
+
+def _draw(looked: LiveView, having: Sequence[Watched], shown: dict[str, str], t: Words) -> None:
+    """Draw the player and the pictures of a view."""
+    address = feed.address(having, shown, t)
     if looked.player:
         step = None if shown["step"] == "last" else int(shown["step"])
         player(address, feed.PLAYER, "live.player", step=step, on_step=_stand)
     for picture in looked.make(having, shown, t):
         panels.panel(picture, having, t, "live", panels.choose_site, feed=address)
-    prints = [one for one in having if one.run.provenance]
-    if prints:
-        panels.pairing_and_protocol(prints, t)
-    _while_active(having, JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
+
+
+def _draw_earlier(looked: LiveView, shown: dict[str, str], t: Words) -> None:
+    """Draw what was looked at before the settings changed, as long as the store has it."""
+    last: list[tuple[str, Variant]] = st.session_state.get(LAST, [])
+    there = service.existing([run for run, _ in last])
+    earlier = [one for one in feed.watch([(run, variant) for run, variant in last if run in there]) if one.trace]
+    if earlier:
+        st.caption(t("live.previous"))
+        _draw(looked, earlier, shown, t)
 
 
 def _judge(runs: Sequence[tuple[str, Variant]], t: Words) -> None:
