@@ -31,4 +31,4 @@ async def lifespan(_app: st.App) -> AsyncIterator[None]:
         service.stop()
 
 
-app = st.App("pages/ui/shell.py", routes=stream.routes(feed.look), lifespan=lifespan)
+app = st.App("pages/ui/shell.py", routes=stream.routes(feed.look, feed.PARAMETERS), lifespan=lifespan)

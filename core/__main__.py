@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from core.claims import Cancelled
 from core.comparison import variants
 from core.cost import check_limits
 from core.database import StoreError
@@ -45,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_output()
         return DONE
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except (KeyboardInterrupt, Cancelled) as error:
+        return _interrupted(error)
     except RecursionError:
         return _refuse("a value is nested too deeply; allowed: an object of model, input, protocol")
     except (ExperimentError, StoreError, SettingError) as error:
@@ -54,6 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         _abandon_output()
         return _refuse(f"the output cannot be written: {error}")
+
+
+def _interrupted(error: BaseException) -> int:
+    if isinstance(error, Cancelled):
+        print("stopped by somebody who watches the store; python -m core runs lists the run", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _refuse(sentence: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from core.settings import checkpoint_seconds
 from core.stops import event, stop
 from core.store import Ask, RunView, Store, lane_of
 from core.trace import WEIGHTS, NonFinite, Snapshot, Trace
+from core.watch import Watch
 
 if TYPE_CHECKING:
     from core.train import Training
@@ -68,20 +69,16 @@ def play(experiment: Experiment, keep: bool, store: Store | None = None,
     with opened([experiment], keep, store) as found:
         training = train(experiment, _texts(experiment, found))
         key = experiment.key(_kind(training.provenance))
-        kept = _Kept(found, experiment, key, training.provenance) if keep and found else None
+        kept = _Kept(found, experiment, key, training) if keep and found else None
         snapshots = []
-        try:
-            for snapshot in training:
-                snapshots.append(snapshot)
-                tell(snapshot)
+        with kept or nullcontext():
+            while not training.over:
+                snapshot = training.play()
+                if snapshot is not None:
+                    snapshots.append(snapshot)
+                    tell(snapshot)
                 if kept:
-                    kept.append(snapshot, training)
-        except BaseException as error:
-            if kept:
-                kept.give_up(error)
-            raise
-        if kept:
-            kept.finish("stopped" if training.stopped else "done")
+                    kept.follow(snapshot)
     return Played(kept.run if kept else key[:16], Trace(tuple(snapshots)), _stopped(experiment, snapshots[-1]))
 
 
@@ -124,38 +121,61 @@ def stored_run(run: str) -> tuple[Experiment, Trace]:
 
 
 class _Kept:
-    """A run of this process in the store; what stands there already, or was taken away meanwhile, is left alone."""
+    """A run of this process in the store, held by a heartbeat while its ``with`` block plays it.
 
-    def __init__(self, store: Store, experiment: Experiment, key: str, provenance: dict[str, Any]) -> None:
+    What stands in the store already, or was given to somebody else meanwhile, is left alone.
+    """
+
+    def __init__(self, store: Store, experiment: Experiment, key: str, training: Training) -> None:
         text = store.keep_text(experiment.input.text) if experiment.input.text else None
-        canonical = experiment.canonical_json(_kind(provenance))
+        canonical = experiment.canonical_json(_kind(training.provenance))
         lane, steps = lane_of(experiment), experiment.protocol.steps + 1
         self.run = store.ask([Ask(key, canonical, steps, text)], lane, SERVER)[0]
+        self._training, self._watch = training, Watch(lambda _status: None)
         self._claim, self._saved = claim(store, self.run), time.monotonic()
         if self._claim:
-            self._claim.note(json.loads(json.dumps(provenance, default=str)))
+            self._claim.note(json.loads(json.dumps(training.provenance, default=str)))
 
-    def append(self, snapshot: Snapshot, training: Training) -> None:
-        """Write what was recorded, and now and then a checkpoint."""
+    def __enter__(self) -> _Kept:
+        self._watch.__enter__()
         if self._claim:
-            try:
-                self._claim.append(snapshot.step, snapshot.to_bytes(), snapshot.loss,
-                                   event(training.experiment, snapshot))
-                self._claim.check()
-                if time.monotonic() - self._saved > checkpoint_seconds() and not training.over:
-                    self._claim.save(training.step, training.checkpoint())
-                    self._saved = time.monotonic()
-            except (LostClaim, Cancelled):
-                self._claim = None
+            self._watch.follow(self._claim, lambda: (self._training.step - 1, None))
+        return self
 
-    def finish(self, status: str, error: str | None = None) -> None:
-        if self._claim:
-            self._claim.finish(status, error)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Write how the run ended; an interrupted one counts as cancelled, and can be gone on with."""
+        self._watch.__exit__(kind, error, trace)
+        if self._claim is None:
+            return
+        if error is None:
+            self._claim.finish("stopped" if self._training.stopped else "done")
+        elif isinstance(error, KeyboardInterrupt | Cancelled):
+            self._claim.finish("cancelled")
+        else:
+            self._claim.finish("failed", " ".join(str(error).split())[:300])
 
-    def give_up(self, error: BaseException) -> None:
-        """Say how the run ended before its time; an interrupted one counts as cancelled, and can be gone on with."""
-        interrupted = isinstance(error, KeyboardInterrupt)
-        self.finish(*(("cancelled",) if interrupted else ("failed", " ".join(str(error).split())[:300])))
+    def follow(self, snapshot: Snapshot | None) -> None:
+        """Write what a step recorded, and now and then a checkpoint.
+
+        Errors: Cancelled, when somebody stopped the run in the store.
+        """
+        mine, training = self._claim, self._training
+        if mine is None:
+            return
+        try:
+            if snapshot is not None:
+                mine.append(snapshot.step, snapshot.to_bytes(), snapshot.loss, event(training.experiment, snapshot))
+            if time.monotonic() - self._saved > checkpoint_seconds() and not training.over:
+                mine.save(training.step, training.checkpoint())
+                self._saved = time.monotonic()
+            if not training.over:
+                mine.check()
+        except LostClaim:
+            self._watch.forget(mine)
+            self._claim = None
+        except Cancelled:
+            mine.save(training.step, training.checkpoint())
+            raise
 
 
 def _kind(provenance: dict[str, Any]) -> str:

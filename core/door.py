@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 
 from core import settings
-from core.films import Films, size_of
+from core.films import Films, bytes_of
 from core.keeper import Keeper, State
 from core.store import Store
 from core.trace import Trace
@@ -35,7 +35,7 @@ class Traces:
 
     def put(self, run_id: str, trace: Trace) -> None:
         """Keep a trace, and let the oldest go."""
-        size = sum(size_of(snapshot) for snapshot in trace.snapshots)
+        size = bytes_of(trace.snapshots)
         with self._lock:
             self._bytes += size - self._kept.pop(run_id, (trace, 0))[1]
             self._kept[run_id] = (trace, size)

@@ -10,8 +10,10 @@ Axes: N recorded steps.
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,10 +25,14 @@ from core.trace import Snapshot, Trace
 
 F64 = NDArray[np.float64]
 
-FRAMES = 240
-"""So many snapshots at most are kept of a run, beside the newest."""
+FRAMES, LEAST_FRAMES = 240, 24
+"""So many snapshots at most are kept of a run, beside the newest; of a deep stack fewer, but at least the second."""
 
-FILMS_BYTES = 256 * 2**20
+REEL_BYTES, FILMS_BYTES = 16 * 2**20, 256 * 2**20
+"""About so much is kept of one run, and of all."""
+
+RECENT_S = 10.0
+"""A film that was looked at so lately stays, whatever the others take: somebody is watching it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +68,11 @@ class Films:
             self._reels.move_to_end(run_id)
         film = reel.look(store, run_id)
         with self._lock:
-            while len(self._reels) > 1 and sum(one.bytes for one in self._reels.values()) > FILMS_BYTES:
-                self._reels.popitem(last=False)
+            while sum(one.bytes for one in self._reels.values()) > FILMS_BYTES:
+                oldest = next(iter(self._reels))
+                if time.monotonic() - self._reels[oldest].looked < RECENT_S:
+                    break
+                del self._reels[oldest]
         return film
 
     def clear(self) -> None:
@@ -77,6 +86,8 @@ class _Reel:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.looked = time.monotonic()
+        self._frames = FRAMES
         self._lock = threading.Lock()
         self._steps: list[int] = []
         self._losses: list[float] = []
@@ -87,18 +98,21 @@ class _Reel:
     def look(self, store: Store, run_id: str) -> Film:
         """Read what is new. The run is looked at first: what it says is done has been recorded."""
         with self._lock:
+            self.looked = time.monotonic()
             run = store.views([run_id])[0]
             for step, loss, event in store.steps(run_id, self._steps[-1] if self._steps else -1):
                 self._steps.append(step)
                 self._losses.append(loss)
                 self._events += [(step, event)] if event else []
-            while len(self._steps) > FRAMES * self._every:
+            while len(self._steps) > self._frames * self._every:
                 self._every *= 2
             wanted = self._wanted()
             self._kept = {step: snapshot for step, snapshot in self._kept.items() if step in wanted}
             for step, content in store.snapshots_at(run_id, sorted(wanted - self._kept.keys())):
-                self._kept[step] = light(Snapshot.from_bytes(content))
-            self.bytes = sum(size_of(one) for one in self._kept.values())
+                newest = next(reversed(self._kept.values()), None)
+                self._kept[step] = light(Snapshot.from_bytes(content), newest)
+                self._frames = min(self._frames, max(LEAST_FRAMES, REEL_BYTES // bytes_of([self._kept[step]])))
+            self.bytes = bytes_of(list(self._kept.values()))
             trace = Trace(tuple(self._kept[step] for step in sorted(self._kept))) if self._kept else None
             return Film(run, np.array(self._steps, np.int64), np.array(self._losses), trace, self._every,
                         tuple(self._events))
@@ -109,13 +123,24 @@ class _Reel:
         return {*self._steps[::self._every], *self._steps[-2:], *self._steps[max(0, until - 2):until]}
 
 
-def light(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot without what no picture over steps shows: histograms, outliers and single tokens."""
+def light(snapshot: Snapshot, other: Snapshot | None = None) -> Snapshot:
+    """Return the snapshot without what no picture over steps shows: histograms, outliers and single tokens.
+
+    Arrays that `other` has too, such as counts that never change, are its own: they are held once.
+    """
+    shared = {} if other is None else {group: _shared(getattr(snapshot, group), getattr(other, group))
+                                       for group in ("activations", "gradients", "heads", "parameters")}
     return replace(snapshot, histograms={}, outliers=(), token_rms=np.empty((0, 0), np.float32),
-                   tokens=np.empty(0, np.int32))
+                   tokens=np.empty(0, np.int32), **shared)  # type: ignore[arg-type]
 
 
-def size_of(snapshot: Snapshot) -> int:
-    """Return the size of a snapshot's arrays in bytes."""
-    groups = (snapshot.activations, snapshot.gradients, snapshot.heads, snapshot.parameters, snapshot.histograms)
-    return sum(array.nbytes for group in groups for array in group.values())
+def _shared(mine: Mapping[str, F64], others: Mapping[str, F64]) -> dict[str, F64]:
+    return {name: others[name] if name in others and np.array_equal(array, others[name], equal_nan=True) else
+            array.copy() for name, array in mine.items()}
+
+
+def bytes_of(snapshots: Sequence[Snapshot]) -> int:
+    """Return the size of the snapshots' arrays, each counted once."""
+    groups = ("activations", "gradients", "heads", "parameters", "histograms")
+    held = {id(array): array.nbytes for one in snapshots for group in groups for array in getattr(one, group).values()}
+    return sum(held.values())

@@ -44,14 +44,18 @@ def entries(store: Store, limit: int, named: Sequence[str] = ()) -> list[Entry]:
 
 
 def last_losses(store: Store, runs: Sequence[str]) -> dict[str, float]:
-    """Return the loss at the last recorded step of each run that has recorded one; it may be NaN or infinite."""
+    """Return the loss at the last recorded step of each run that has recorded one; it may be NaN or infinite.
+
+    What an older version recorded has no such number.
+    """
     found: dict[str, float] = {}
     with store.database.reading() as connection:
         for start in range(0, len(runs), 500):
             last = select(SNAPSHOTS.c.run, func.max(SNAPSHOTS.c.step).label("step")).where(
                 SNAPSHOTS.c.run.in_(runs[start:start + 500])).group_by(SNAPSHOTS.c.run).subquery()
             rows = select(SNAPSHOTS.c.run, SNAPSHOTS.c.loss).join(
-                last, and_(SNAPSHOTS.c.run == last.c.run, SNAPSHOTS.c.step == last.c.step))
+                last, and_(SNAPSHOTS.c.run == last.c.run, SNAPSHOTS.c.step == last.c.step)).where(
+                SNAPSHOTS.c.written.is_not(None))
             found |= {run: math.nan if loss is None else loss for run, loss in connection.execute(rows)}
     return found
 

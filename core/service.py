@@ -116,7 +116,7 @@ def trace(run_id: str) -> Trace:
     found = Trace(tuple(snapshots(run_id)))
     if not found.snapshots:
         raise StoreError(f"run {run_id} has recorded nothing (status {run.status})")
-    if run.over:
+    if run.status in ("done", "stopped"):  # the others can be gone on with
         DOOR.traces.put(run_id, found)
     return found
 

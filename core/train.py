@@ -49,7 +49,7 @@ class Training(Iterator[Snapshot]):
         self.step, self.over = 0, False
         self.stopped: NonFinite | None = None
         self._read, self._device = with_own_text(experiment, texts), device
-        self._met, self._extra, self._total = False, 0, 0.0
+        self._met, self._extra, self._total, self._finite_loss = False, 0, 0.0, True
         self._stack = build(self.experiment)
         self.provenance: dict[str, Any] = {**surroundings(self.experiment, device),
                                            "pairing": fingerprint(self._stack, self._batch())}
@@ -121,8 +121,8 @@ class Training(Iterator[Snapshot]):
         """
         buffers = [buffer.clone() for buffer in self._stack.buffers()]
         loss = self._bare(data)
-        self._total = total_norm(self._parameters, self._scale.value)
-        if self._met or self._extra == EXTRA or (np.isfinite(self._total) and bool(torch.isfinite(loss))):
+        self._total, self._finite_loss = total_norm(self._parameters, self._scale.value), bool(torch.isfinite(loss))
+        if self._met or self._extra == EXTRA or (np.isfinite(self._total) and self._finite_loss):
             return None
         self._extra += 1
         for buffer, before in zip(self._stack.buffers(), buffers, strict=True):
@@ -168,7 +168,7 @@ class Training(Iterator[Snapshot]):
         protocol = self.experiment.protocol
         measured = is_recorded(protocol, self.step + 1)
         overflowed = protocol.loss_scale is not None and not np.isfinite(self._total) and (
-            snapshot is None or is_overflow_step(self.experiment, snapshot))
+            self._finite_loss and not self._met if snapshot is None else is_overflow_step(self.experiment, snapshot))
         if overflowed:
             self._updates.skip(measured)
         else:

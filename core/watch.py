@@ -18,7 +18,9 @@ BEAT_S = 1.0
 LOOK_S = 0.2
 GRACE_S, TRAINING_GRACE_S = 0.6, 5.0
 """A cancelled run that has not ended after this long is deaf: a single step takes longer. The process ends. A training
-is given more: it ends between two steps, where it leaves a checkpoint."""
+is given more, and at least as many of its steps' time: it ends between two steps, where it leaves a checkpoint."""
+
+PACES = 3
 
 DEAF_EXIT = 17
 
@@ -76,12 +78,12 @@ class Watch:
                 mine.check()
             except (LostClaim, Cancelled):
                 self._cancelled.setdefault(mine.run, time.monotonic())
-        deaf = [mine for mine, _ in followed if self._is_deaf(mine)]
+        deaf = [mine for mine, progress in followed if self._is_deaf(mine, progress()[1] or 0.0)]
         if deaf:
             self._end_process(deaf)
 
-    def _is_deaf(self, mine: Claim) -> bool:
-        patience = GRACE_S if mine.steps_total == 1 else TRAINING_GRACE_S
+    def _is_deaf(self, mine: Claim, pace: float) -> bool:
+        patience = GRACE_S if mine.steps_total == 1 else max(TRAINING_GRACE_S, PACES * pace)
         return time.monotonic() - self._cancelled.get(mine.run, time.monotonic()) > patience
 
     def _end_process(self, deaf: list[Claim]) -> None:

@@ -70,11 +70,20 @@ def play(job: str, store: Store | None = None, leave: Callable[[int], None] = os
         asked = time.monotonic()
         while playing:
             current = playing.popleft()
-            if current.step():
+            if _more(current):
                 playing.append(current)
             if time.monotonic() - asked > NEWS_S:
                 asked, here = time.monotonic(), {one.run for one in playing}
                 playing.extend(Playing(store, run, watch) for run in waiting_runs(store, job) if run not in here)
+
+
+def _more(current: Playing) -> bool:
+    """Play one step of a run; what even it cannot write down must not end the runs beside it."""
+    try:
+        return current.step()
+    except Exception:
+        LOG.exception("run %s was lost", current.run)
+        return False
 
 
 class Playing:
@@ -100,14 +109,24 @@ class Playing:
         except LostClaim:
             self._watch.forget(self._claim)
         except Cancelled:
-            self._save(self._claim)
+            self._watch.forget(self._claim)  # it has listened; writing the checkpoint may take a while
+            self._leave_checkpoint(self._claim)
             self._end(self._claim, "cancelled")
         except Exception as error:
             self._end(self._claim, "failed", words(error))
             if not isinstance(error, ExperimentError):
                 LOG.exception("run %s failed", self.run)
+        if self._training is not None:
+            self._training.close()
         self._training = None
         return False
+
+    def _leave_checkpoint(self, mine: Claim) -> None:
+        """Leave a checkpoint at a stop; where that fails, the one before serves."""
+        try:
+            self._save(mine)
+        except Exception:
+            LOG.exception("the checkpoint of run %s could not be kept", self.run)
 
     def _begin(self) -> bool:
         self._claim = claim(self._store, self.run)
@@ -116,7 +135,8 @@ class Playing:
         return self._claim is not None
 
     def _progress(self) -> tuple[int, float | None]:
-        return (self._training.step - 1 if self._training else -1), self._pace
+        training = self._training  # the watch asks from another thread
+        return (training.step - 1 if training else -1), self._pace
 
     def _advance(self, mine: Claim) -> bool:
         """Play one step and append what it recorded; return whether there is more to come."""

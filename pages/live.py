@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.ui import controls, explain, link, training
+from pages.ui import controls, explain, link, showing, training
 from pages.ui.controls import Controls
 from pages.ui.language import words
 from pages.ui.link import View
@@ -39,4 +39,4 @@ with runs:
     watched = training.panel(variants, wrong, t)
 desk.mirror(View(st.session_state["preset"], base, changes, shown, tuple(one.run.id for one in watched)))
 with charts:
-    training.show(looked, watched, variants, shown, t)
+    showing.show(looked, watched, variants, shown, t)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.runs import resume
+from core.runs import checkpoints, resume
 from core.store import Store
 from core.worker import play
 
@@ -67,6 +67,24 @@ def test_a_training_that_blows_up_ends_with_status_3_and_the_table_up_to_there(u
     assert hot == list(range(len(hot))) and len(hot) < 61 and cold == list(range(61))
     store = Store(url)
     assert {run.status: run.steps_done for run in store.recent()} == {"stopped": len(hot), "done": 61}
+    store.close()
+
+
+def test_a_training_here_can_be_stopped_by_whoever_watches_the_store(url):
+    process = command(url, "run", "-")
+    process.stdin.write(training(4000))
+    process.stdin.close()
+    store, deadline = Store(url), time.monotonic() + 60
+    while not (runs := store.recent()) or not store.steps(runs[0].id):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    store.cancel([runs[0].id])
+    assert process.wait(30) == 130
+    assert process.stderr.read().startswith("stopped by somebody")
+    (run,) = store.recent()
+    assert (run.status, checkpoints(store, [run.id])) == ("cancelled", {run.id: run.steps_done})
+    process.stdout.close()
+    process.stderr.close()
     store.close()
 
 

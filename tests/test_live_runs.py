@@ -92,11 +92,13 @@ def test_stop_ends_the_computing_within_a_step_and_the_run_goes_on_bit_for_bit(s
     time.sleep(0.5)
     assert recorded(run) == steps and steps[-1] < STEPS
     assert service.checkpoints([run]) == {run: steps[-1] + 1}
+    assert service.trace(run).steps == steps
     assert service.ensure([experiment]) != [run]  # whoever asks now gets a run that is computed
     service.cancel(service.ensure([experiment]))
     assert service.resume([run]) == 1
     assert service.wait([run], DEADLINE_S)[0].status == "done"
     assert is_the_uninterrupted_run(run, experiment)
+    assert service.trace(run).steps == list(range(STEPS + 1))  # nothing of what was read while it was stopped is left
 
 
 def test_a_killed_worker_loses_nothing_that_was_recorded_and_the_run_goes_on(server):

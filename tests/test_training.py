@@ -237,6 +237,16 @@ def test_a_non_finite_step_between_recorded_ones_leaves_the_running_statistics_a
     assert rare[-1].loss == every[-1].loss or (math.isnan(rare[-1].loss) and math.isnan(every[-1].loss))
 
 
+@pytest.mark.parametrize("every", [1, 7, 50])
+def test_the_loss_scale_does_not_depend_on_which_steps_are_recorded(every):
+    free = {"stop_on_nan": False, "stop_on_inf": False, "dtype": "float16", "loss_scale": "dynamic"}
+    hot = {"optimizer": "sgd", "lr": 30.0, "steps": 60}
+    last, expected = trained(record_every=every, **hot, **free)[-1], trained(**hot, **free)[-1]
+    assert not np.isfinite(expected.loss)
+    assert (last.totals["loss_scale"], last.totals["overflow_steps"]) == (
+        expected.totals["loss_scale"], expected.totals["overflow_steps"])
+
+
 # ── going on ──
 
 GOING_ON = [

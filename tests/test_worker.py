@@ -214,3 +214,21 @@ def test_what_ends_a_run_is_one_sentence(error, sentence):
 
 def test_the_device_kind_is_one_that_an_experiment_may_name():
     assert device_kind() in ("cpu", "cuda", "mps")
+
+
+def test_a_checkpoint_that_cannot_be_kept_at_a_stop_fails_neither_its_run_nor_those_beside_it(store, monkeypatch):
+    job, (stopped, other) = asked(store, {**TRAINED, "protocol": {"steps": 2000, "device": "cpu"}},
+                                  {**TRAINED, "protocol": {"steps": 30, "device": "cpu"}})
+
+    def full(*_arguments):
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(claims.Claim, "save", full)
+    player = threading.Thread(target=play, args=(job, store))
+    player.start()
+    while not store.steps(stopped):
+        time.sleep(0.001)
+    store.cancel([stopped])
+    player.join()
+    first, second = store.views([stopped, other])
+    assert (first.status, second.status, second.steps_done) == ("cancelled", "done", 31)

@@ -23,6 +23,7 @@ from pages.ui.cases import COUNTS, examined, looked, sizes
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
 from pages.ui.places import LIVE
+from pages.ui.shown import LOOK_AT
 from pages.ui.text import Words, escaped
 from pages.ui.watching import Watched
 
@@ -40,11 +41,12 @@ def alarm(watched: Sequence[Watched], _shown: Mapping[str, str], t: Words) -> No
                      place=where(found.site, found.layer, found.direction == "gradient", t))
             st.markdown(f":red[:material/error:] {said}")
             st.button(t("autopsy.open"), icon=":material/search:", key=f"autopsy.open.{number}", on_click=_open,
-                      args=(str(number),))
+                      args=(one.name,))
 
 
-def _open(who: str) -> None:
-    st.session_state["view"], st.session_state["who"] = "autopsy", who
+def _open(name: str) -> None:
+    """Switch to the autopsy of the variant of this name; the menu of variants is drawn with it next."""
+    st.session_state["view"], st.session_state[LOOK_AT] = "autopsy", name
 
 
 def report(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> None:

@@ -5,17 +5,15 @@ It knows runs and autopsies; it draws nothing and says nothing.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 
 from core.autopsy import Autopsy, autopsy, is_case
 from core.evidence import Measured
-from core.experiment import Experiment
 from core.lineage import LOSS
-from core.trace import Trace
 from core.vocabulary import SITES
 from pages.ui.watching import Watched
 
@@ -34,22 +32,23 @@ def examined(one: Watched) -> Autopsy | None:
     if one.trace is None:
         return None
     step = next((snapshot.step for snapshot in one.trace.snapshots if is_case(snapshot)), None)
-    return None if step is None else _examined(_Case(one.run.id, step, one.trace, one.experiment))
+    if step is None:
+        return None
+    key = one.run.id, step  # an autopsy stays as it is while a run goes on
+    with _LOCK:
+        known = _EXAMINED.get(key)
+    if known is None:
+        known = autopsy(one.trace, one.experiment)
+        with _LOCK:
+            _EXAMINED[key] = known
+            while len(_EXAMINED) > KEPT:
+                _EXAMINED.popitem(last=False)
+    return known
 
 
-@dataclass(frozen=True)
-class _Case:
-    """What an autopsy is of: it stays as it is while a run goes on."""
-
-    run: str
-    step: int
-    trace: Trace = field(compare=False)
-    experiment: Experiment = field(compare=False)
-
-
-@lru_cache(maxsize=16)
-def _examined(case: _Case) -> Autopsy | None:
-    return autopsy(case.trace, case.experiment)
+KEPT = 16
+_LOCK = Lock()
+_EXAMINED: OrderedDict[tuple[str, int], Autopsy | None] = OrderedDict()
 
 
 def sizes(found: Autopsy) -> tuple[str, tuple[float, ...]]:

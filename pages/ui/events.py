@@ -11,7 +11,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
@@ -153,10 +153,13 @@ async def _happens(news: asyncio.Event) -> bool:
 
 
 class Live:
-    """The route of event streams: ``GET <address>?<query of the source>``."""
+    """The route of event streams: ``GET <address>?<query of the source>``.
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    `names`: the parameters that the source knows, others are ignored; empty for all.
+    """
+
+    def __init__(self, source: Source, names: Collection[str] = ()) -> None:
+        self._source, self._names = source, frozenset(names)
         self._channels: dict[tuple[tuple[str, str], ...], Channel] = {}
         self._bell: ShutdownBell | None = None
 
@@ -190,6 +193,7 @@ class Live:
     @contextmanager
     def _seat(self, query: dict[str, str]) -> Iterator[Channel]:
         """Give a viewer a place in the channel of the query, which is opened by the first and closed by the last."""
+        query = {name: value for name, value in query.items() if name in self._names or not self._names}
         key = tuple(sorted(query.items()))
         channel = self._channels.get(key) or Channel(self._source, query)
         self._channels[key] = channel

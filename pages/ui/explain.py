@@ -15,6 +15,7 @@ from core.comparison import Pairing
 from core.drift import Verdict
 from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.service import StoreError
 from core.trace import Trace
 from core.vocabulary import SITES, STATISTICS
 from pages.ui import fields
@@ -116,8 +117,10 @@ def judgement(name: str, verdicts: Sequence[Verdict], t: Words, spoken: int = 1)
                 st.caption(t(f"expected.{verdict.expected}"))
 
 
-def refused(error: ExperimentError, t: Words) -> str:
-    """Say in the visitor's language why an experiment was refused."""
+def refused(error: ExperimentError | StoreError, t: Words) -> str:
+    """Say in the visitor's language why an experiment was refused, or why the store could not take it."""
+    if isinstance(error, StoreError):
+        return t("drift.store", reason=escaped(str(error)))
     path = str(error.values.get("field", ""))
     if not error.key or (error.key == "value" and path not in fields.schemas()):
         return t("refused.other", reason=escaped(str(error)))

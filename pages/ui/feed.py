@@ -22,6 +22,9 @@ from pages.ui.watching import Watched
 PLAYER = "player"
 """Name of the figure that holds the recorded steps."""
 
+PARAMETERS = frozenset({*LIVE.shown, link.RUNS, "lang", "names", "active"} - {"step"})
+"""What a query may say."""
+
 NAME_LETTERS = 120
 
 

@@ -14,7 +14,8 @@ from pages.ui.link import Variant
 from pages.ui.places import ENDS, LAST, Place
 from pages.ui.text import Words
 
-SLIDER, CHOSEN = "shown.layer", "shown.at"
+SLIDER, CHOSEN, LOOK_AT = "shown.layer", "shown.at", "shown.look_at"
+"""Session keys: two widgets, and the name of a variant that is to be looked at from now on."""
 
 
 def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Words) -> dict[str, str]:
@@ -29,6 +30,9 @@ def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Word
 def _fit(place: Place, variants: Sequence[Variant]) -> None:
     """Bring the looked-at variant and layer into what there is: variants and layers may be fewer than before."""
     state = st.session_state
+    wanted, names = state.pop(LOOK_AT, None), [one.name for one in variants]
+    if wanted in names:
+        state["who"] = str(names.index(wanted))
     state["who"] = str(min(int(state["who"]), len(variants) - 1))
     if "layer" in place.shown and state["layer"] != LAST and int(state["layer"]) >= _depth(variants) - 1:
         state["layer"] = LAST

@@ -6,7 +6,7 @@ The browser keeps a script for a year: what it holds is part of its address. Not
 from __future__ import annotations
 
 import gzip
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -41,15 +41,15 @@ YEAR_S = 365 * 24 * 3600
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def routes(source: Source | None = None) -> list[Route]:
+def routes(source: Source | None = None, names: Collection[str] = ()) -> list[Route]:
     """Return the routes for ``st.App``; they follow ``server.baseUrlPath``, which Streamlit does not do for us.
 
-    `source`: makes the live figures of a query; without it there are none.
+    `source`: makes the live figures of a query; without it there are none. `names`: the parameters that it knows.
     """
     base = str(st.get_option("server.baseUrlPath") or "").strip("/")
     root = f"/{base}/" if base else "/"
     scripts = [Route(root + path, _script(path)) for path in _SCRIPTS]
-    return scripts if source is None else [*scripts, Route(root + LIVE, Live(source), methods=["GET"])]
+    return scripts if source is None else [*scripts, Route(root + LIVE, Live(source, names), methods=["GET"])]
 
 
 def live(query: Mapping[str, object]) -> str:

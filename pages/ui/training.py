@@ -7,23 +7,19 @@ file knows Streamlit, runs and buttons; what is drawn of the runs is made by the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import streamlit as st
 
-from core import drift, service
+from core import service
 from core.cost import check_limits, cost, together
-from core.experiment import parse
+from core.experiment import Experiment, parse
 from core.fields import ExperimentError
-from core.learning import learning
 from core.service import RunView, StoreError
-from core.trace import Trace
-from pages.ui import autopsy_card, explain, feed, fields, panels, progress
+from pages.ui import explain, feed, fields, progress
 from pages.ui.controls import Controls
 from pages.ui.link import Notice, Variant, View
-from pages.ui.player import player
+from pages.ui.showing import while_active
 from pages.ui.text import Words, escaped
-from pages.ui.views.training import LiveView
 from pages.ui.watching import Watched
 
 FIRST = ("protocol.steps", "protocol.lr", "protocol.optimizer", "protocol.warmup", "protocol.schedule",
@@ -31,13 +27,12 @@ FIRST = ("protocol.steps", "protocol.lr", "protocol.optimizer", "protocol.warmup
 """The fields of a training that stand in the open."""
 
 COLUMNS = 5
-WATCH_S, JUDGE_S = 1.0, 3.0
+WATCH_S = 1.0
 STARTED = "live.started"
 """The runs that this visit was given, by the canonical JSON of their experiments."""
 
-LAST = "live.last"
-"""The runs that were drawn last, with their variants; they stay on screen while nothing stands for the settings."""
-
+REFUSED = "live.refused"
+"""Why the last Start came to nothing."""
 
 def adopt(desk: Controls) -> list[Notice]:
     """Take the settings from the runs that a link names, where it says none of its own; return what was wrong."""
@@ -93,18 +88,15 @@ def panel(variants: Sequence[Variant], wrong: ExperimentError | None, t: Words) 
     if not service.ready_to_ask():
         progress.engine(t)
         return []
+    if refused := st.session_state.pop(REFUSED, None):
+        st.error(explain.refused(refused, t), icon=":material/block:")
     if not all(runs):
         _offer(variants, t)
     watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
     if watched:
-        _while_active(watched, WATCH_S)(_progress)(
+        while_active(watched, WATCH_S)(_progress)(
             [one.run.id for one in watched], [one.name for one in watched], _shape(watched), t)
     return watched
-
-
-def _while_active(watched: Sequence[Watched], seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return what makes a fragment that draws itself anew every so many seconds, as long as a run is under way."""
-    return st.fragment(run_every=seconds if any(not one.run.over for one in watched) else None)
 
 
 def _runs(variants: Sequence[Variant]) -> list[str | None]:
@@ -137,10 +129,14 @@ def _offer(variants: Sequence[Variant], t: Words) -> None:
                       mib=f"{total.peak_bytes / 2**20:,.0f}", stored=f"{total.stored_bytes / 2**20:,.0f}"))
 
 
-def _start(experiments: Sequence[object]) -> None:
+def _start(experiments: Sequence[Experiment]) -> None:
     """Ask for the runs; what is refused now is said by the page that is drawn next."""
-    runs = service.ensure(experiments)  # type: ignore[arg-type]
-    _started().update({service.experiment(run): run for run in runs})
+    try:
+        runs = service.ensure(experiments)
+    except (ExperimentError, StoreError) as error:
+        st.session_state[REFUSED] = error
+    else:
+        _started().update({service.experiment(run): run for run in runs})
 
 
 def spoken_time(seconds: float, t: Words) -> str:
@@ -221,66 +217,3 @@ def _buttons(runs: Sequence[RunView], t: Words) -> None:
     if ended and st.button(t("live.resume"), icon=":material/play_arrow:", type="primary"):
         service.resume(ended)
         st.rerun()
-
-
-def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Variant], shown: dict[str, str],
-         t: Words) -> None:
-    """Draw the view of the runs; as long as one is under way its charts follow the event stream.
-
-    Of `variants` those without a recorded step yet are left out, and `who` counts the others.
-    """
-    having = [one for one in watched if one.trace is not None]
-    if not having and not service.ready_to_ask():
-        return  # that the engine starts is said already
-    if not having:
-        st.info(t("live.nothing" if not watched else "live.no_step_yet"), icon=":material/hourglass:")
-        _draw_earlier(looked, shown, t)
-        return
-    st.session_state[LAST] = [(one.run.id, one.variant) for one in having]
-    looked_at = variants[int(shown["who"])].experiment
-    who = next((place for place, one in enumerate(having) if one.experiment == looked_at), 0)
-    shown = {**shown, "who": str(who)}
-    (looked.report or autopsy_card.alarm)(having, shown, t)
-    _draw(looked, having, shown, t)
-    prints = [one for one in having if one.run.provenance]
-    if prints:
-        panels.pairing_and_protocol(prints, t)
-    _while_active(having, JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
-
-
-def _draw(looked: LiveView, having: Sequence[Watched], shown: dict[str, str], t: Words) -> None:
-    """Draw the player and the pictures of a view."""
-    address = feed.address(having, shown, t)
-    if looked.player:
-        step = None if shown["step"] == "last" else int(shown["step"])
-        player(address, feed.PLAYER, "live.player", step=step, on_step=_stand)
-    for picture in looked.make(having, shown, t):
-        panels.panel(picture, having, t, "live", panels.choose_site, feed=address)
-
-
-def _draw_earlier(looked: LiveView, shown: dict[str, str], t: Words) -> None:
-    """Draw what was looked at before the settings changed, as long as the store has it."""
-    last: list[tuple[str, Variant]] = st.session_state.get(LAST, [])
-    there = service.existing([run for run, _ in last])
-    earlier = [one for one in feed.watch([(run, variant) for run, variant in last if run in there]) if one.trace]
-    if earlier:
-        st.caption(t("live.previous"))
-        _draw(looked, earlier, shown, t)
-
-
-def _judge(runs: Sequence[tuple[str, Variant]], t: Words) -> None:
-    """Say what each training has come to, and how its stream drifts now."""
-    st.subheader(t("drift.verdicts"))
-    columns = st.columns(min(len(runs), 3))
-    for index, one in enumerate(feed.watch(runs)):
-        film = one.film
-        said = [learning(film.steps.tolist(), film.losses, film.events, one.experiment)]
-        if film.trace is not None:
-            now = drift.verdicts(Trace(film.trace.snapshots[-1:]), one.experiment)
-            said += [replace(verdict, expected="") for verdict in now]  # what is expected holds at initialization
-        with columns[index % len(columns)].container(border=True):
-            explain.judgement(one.name, said, t)
-
-
-def _stand(step: int | None) -> None:
-    st.session_state["step"] = "last" if step is None else str(step)

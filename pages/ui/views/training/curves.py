@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from core.stops import NON_FINITE, OVERFLOW
 from core.trace import F64
 from core.vocabulary import HEAD_MEASURES, STATISTICS
 from pages.ui import charts
@@ -59,7 +60,11 @@ def _predict(watched: Sequence[Watched]) -> bool:
 
 
 def _events(one: Watched) -> tuple[charts.Event, ...]:
-    return tuple(charts.Event(step, kind) for step, kind in one.film.events[:MOST_EVENTS])
+    """Return the overflows, and the first value that is not finite: the rest follows from it."""
+    overflows = [step for step, name in one.film.events if name == OVERFLOW][-MOST_EVENTS:]
+    broken = [step for step, name in one.film.events if name == NON_FINITE][:1]
+    return tuple(charts.Event(step, name) for name, found in ((OVERFLOW, overflows), (NON_FINITE, broken))
+                 for step in found)
 
 
 def layers(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> list[Picture]:
