@@ -8,7 +8,6 @@ import json
 import math
 import sys
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +68,7 @@ def largest_scores(qk_norm, affine):
 
 def test_attention_scores_grow_without_bound_at_a_high_rate():
     scores, _ = largest_scores("none", True)
-    assert all(after > before for before, after in pairwise(scores))
+    assert max(scores[4:]) > 1.3 * max(scores[1:4]) > 100 * scores[0]  # and not only at first
     assert scores[-1] > 500 * scores[0]
 
 
