@@ -6,7 +6,6 @@ No cluster: the run takes place in this process. It knows the store; the tables 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from core.claims import Cancelled, LostClaim, claim
 from core.database import StoreError
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
+from core.keeping import Keeping
 from core.rules import TEXT_HASH
 from core.runs import entries
-from core.settings import checkpoint_seconds
-from core.stops import event, stop
+from core.stops import stop
 from core.store import Ask, RunView, Store, lane_of
 from core.trace import WEIGHTS, NonFinite, Snapshot, Trace
 from core.watch import Watch
@@ -61,8 +60,8 @@ def play(experiment: Experiment, keep: bool, store: Store | None = None,
     """Play `experiment` in this process; `keep`: write it to the store step by step, unless it stands there already.
 
     `store`: from `opened`; None: one is opened here; `tell` is given every snapshot. A server can go on with a training
-    that is interrupted here. Errors: ExperimentError when it is refused here, for instance
-    for want of the device; StoreError.
+    that is interrupted here. Errors: ExperimentError when it is refused here, for instance for want of the device;
+    Cancelled when somebody stops it in the store; StoreError.
     """
     from core.train import train
 
@@ -132,8 +131,9 @@ class _Kept:
         lane, steps = lane_of(experiment), experiment.protocol.steps + 1
         self.run = store.ask([Ask(key, canonical, steps, text)], lane, SERVER)[0]
         self._training, self._watch = training, Watch(lambda _status: None)
-        self._claim, self._saved = claim(store, self.run), time.monotonic()
+        self._claim = claim(store, self.run)
         if self._claim:
+            self._keeping = Keeping(self._claim, training)
             self._claim.note(json.loads(json.dumps(training.provenance, default=str)))
 
     def __enter__(self) -> _Kept:
@@ -159,22 +159,17 @@ class _Kept:
 
         Errors: Cancelled, when somebody stopped the run in the store.
         """
-        mine, training = self._claim, self._training
-        if mine is None:
+        if self._claim is None:
             return
         try:
-            if snapshot is not None:
-                mine.append(snapshot.step, snapshot.to_bytes(), snapshot.loss, event(training.experiment, snapshot))
-            if time.monotonic() - self._saved > checkpoint_seconds() and not training.over:
-                mine.save(training.step, training.checkpoint())
-                self._saved = time.monotonic()
-            if not training.over:
-                mine.check()
+            self._keeping.keep(snapshot)
+            if not self._training.over:
+                self._claim.check()
         except LostClaim:
-            self._watch.forget(mine)
+            self._watch.forget(self._claim)
             self._claim = None
         except Cancelled:
-            mine.save(training.step, training.checkpoint())
+            self._keeping.save()
             raise
 
 

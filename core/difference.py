@@ -17,7 +17,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from core.trace import F64, Layout, Snapshot, Trace
+from core.trace import F64, MEASURES, Layout, Snapshot, Trace
 from core.vocabulary import ATTENTION_SITE
 
 Name = tuple[str, str]
@@ -131,15 +131,12 @@ def _relative(x: F64, y: F64) -> F64:
         return np.abs(x / scale - y / scale)
 
 
-_GROUPS = ("activations", "gradients", "heads", "parameters")
-
-
 def _numbers(snapshot: Snapshot) -> Iterator[tuple[Name, NDArray[np.float64]]]:
     """Yield every named array of a step; single numbers have no axis."""
     yield ("loss", "value"), np.array(snapshot.loss, np.float64)
     for name, value in snapshot.totals.items():
         yield ("totals", name), np.array(value, np.float64)
-    for group in _GROUPS:
+    for group in MEASURES:
         for name, values in getattr(snapshot, group).items():
             yield (group, name), np.asarray(values, np.float64)
 

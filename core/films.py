@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +20,7 @@ from numpy.typing import NDArray
 
 from core.stops import NON_FINITE
 from core.store import RunView, Store
-from core.trace import Snapshot, Trace
-
-F64 = NDArray[np.float64]
+from core.trace import F64, GROUPS, MEASURES, Snapshot, Trace
 
 FRAMES, LEAST_FRAMES = 240, 24
 """So many snapshots at most are kept of a run, beside the newest; of a deep stack fewer, but at least the second."""
@@ -89,8 +86,8 @@ class _Reel:
         self.looked = time.monotonic()
         self._frames = FRAMES
         self._lock = threading.Lock()
-        self._steps: list[int] = []
-        self._losses: list[float] = []
+        self._steps = np.empty(0, np.int64)
+        self._losses = np.empty(0)
         self._events: list[tuple[int, str]] = []
         self._kept: dict[int, Snapshot] = {}
         self._every = 1
@@ -100,10 +97,7 @@ class _Reel:
         with self._lock:
             self.looked = time.monotonic()
             run = store.views([run_id])[0]
-            for step, loss, event in store.steps(run_id, self._steps[-1] if self._steps else -1):
-                self._steps.append(step)
-                self._losses.append(loss)
-                self._events += [(step, event)] if event else []
+            self._append(store.steps(run_id, int(self._steps[-1]) if self._steps.size else -1))
             while len(self._steps) > self._frames * self._every:
                 self._every *= 2
             wanted = self._wanted()
@@ -114,13 +108,21 @@ class _Reel:
                 self._frames = min(self._frames, max(LEAST_FRAMES, REEL_BYTES // bytes_of([self._kept[step]])))
             self.bytes = bytes_of(list(self._kept.values()))
             trace = Trace(tuple(self._kept[step] for step in sorted(self._kept))) if self._kept else None
-            return Film(run, np.array(self._steps, np.int64), np.array(self._losses), trace, self._every,
-                        tuple(self._events))
+            return Film(run, self._steps, self._losses, trace, self._every, tuple(self._events))
+
+    def _append(self, new: Sequence[tuple[int, float, str | None]]) -> None:
+        """Take note of new steps; films that were handed out keep their arrays."""
+        if new:
+            steps, losses, events = zip(*new, strict=True)
+            self._steps = np.concatenate([self._steps, np.array(steps, np.int64)])
+            self._losses = np.concatenate([self._losses, np.array(losses, np.float64)])
+            self._events += [(step, event) for step, event in zip(steps, events, strict=True) if event]
 
     def _wanted(self) -> set[int]:
         broken = next((step for step, event in self._events if event == NON_FINITE), None)
-        until = 0 if broken is None else bisect_left(self._steps, broken) + 1
-        return {*self._steps[::self._every], *self._steps[-2:], *self._steps[max(0, until - 2):until]}
+        until = 0 if broken is None else int(np.searchsorted(self._steps, broken)) + 1
+        parts = (self._steps[::self._every], self._steps[-2:], self._steps[max(0, until - 2):until])
+        return {step for part in parts for step in part.tolist()}
 
 
 def light(snapshot: Snapshot, other: Snapshot | None = None) -> Snapshot:
@@ -129,7 +131,7 @@ def light(snapshot: Snapshot, other: Snapshot | None = None) -> Snapshot:
     Arrays that `other` has too, such as counts that never change, are its own: they are held once.
     """
     shared = {} if other is None else {group: _shared(getattr(snapshot, group), getattr(other, group))
-                                       for group in ("activations", "gradients", "heads", "parameters")}
+                                       for group in MEASURES}
     return replace(snapshot, histograms={}, outliers=(), token_rms=np.empty((0, 0), np.float32),
                    tokens=np.empty(0, np.int32), **shared)  # type: ignore[arg-type]
 
@@ -141,6 +143,5 @@ def _shared(mine: Mapping[str, F64], others: Mapping[str, F64]) -> dict[str, F64
 
 def bytes_of(snapshots: Sequence[Snapshot]) -> int:
     """Return the size of the snapshots' arrays, each counted once."""
-    groups = ("activations", "gradients", "heads", "parameters", "histograms")
-    held = {id(array): array.nbytes for one in snapshots for group in groups for array in getattr(one, group).values()}
+    held = {id(array): array.nbytes for one in snapshots for group in GROUPS for array in getattr(one, group).values()}
     return sum(held.values())

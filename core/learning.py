@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.drift import Verdict
 from core.experiment import Experiment
@@ -22,7 +23,8 @@ LEAST, WINDOW = 10, 0.1
 """Below so many recorded losses nothing is said; the first and the last tenth of them are compared."""
 
 
-def learning(steps: Sequence[int], losses: F64, events: Sequence[tuple[int, str]], experiment: Experiment) -> Verdict:
+def learning(steps: NDArray[np.integer], losses: F64, events: Sequence[tuple[int, str]],
+             experiment: Experiment) -> Verdict:
     """Return the verdict on a training so far.
 
     `steps`, `losses`: (N,), all that were recorded; `events`: as in `core.films.Film`. The start is the mean of the

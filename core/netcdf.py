@@ -146,9 +146,8 @@ def dataset(one: Recording) -> xr.Dataset:
 def _totals(trace: Trace) -> dict[str, Variable]:
     shots = trace.snapshots
     names = dict.fromkeys(name for shot in shots for name in shot.totals)
-    found = {"loss": [shot.loss for shot in shots]}
-    found |= {name: [shot.totals.get(name, np.nan) for shot in shots] for name in names}
-    return {name: (("step",), np.array(values, np.float64), _words(name)) for name, values in found.items()}
+    found = {"loss": np.array([shot.loss for shot in shots], np.float64)} | {name: trace.total(name) for name in names}
+    return {name: (("step",), values, _words(name)) for name, values in found.items()}
 
 
 def _sites(trace: Trace) -> dict[str, Variable]:
@@ -174,18 +173,14 @@ def _histograms(trace: Trace) -> dict[str, Variable]:
 
 
 def _heads(trace: Trace) -> dict[str, Variable]:
-    shape = trace.layout.n_layers, trace.layout.n_heads
-    names = _names(shot.heads for shot in trace.snapshots)
-    return {name: (("step", "layer", "head"), _stacked([shot.heads.get(name) for shot in trace.snapshots], shape),
-                   _words(name, "", HEAD_MEASURES)) for name in names}
+    return {name: (("step", "layer", "head"), trace.head(name), _words(name, "", HEAD_MEASURES))
+            for name in _names(shot.heads for shot in trace.snapshots)}
 
 
 def _parameters(trace: Trace) -> dict[str, Variable]:
-    shots, shape = trace.snapshots, (len(trace.layout.parameters),)
-    axes = ("step", "parameter")
-    found: dict[str, Variable] = {
-        name: (axes, _stacked([shot.parameters.get(name) for shot in shots], shape), _words(name))
-        for name in _names(shot.parameters for shot in shots)}
+    shots, axes = trace.snapshots, ("step", "parameter")
+    found: dict[str, Variable] = {name: (axes, trace.parameter(name), _words(name))
+                                  for name in _names(shot.parameters for shot in shots)}
     if found:
         seen = np.stack([shot.observed_parameters("param_grad_norm") for shot in shots])
         found["grad_observed"] = (axes, seen.astype(np.int8), {"long_name": "1 where a gradient reached the parameter"})
@@ -261,11 +256,6 @@ def _words(name: str, of: str = "", table: Mapping[str, Any] | None = None) -> d
 
 def _names(tables: Iterable[Mapping[str, object]]) -> Iterator[str]:
     yield from dict.fromkeys(name for table in tables for name in table)
-
-
-def _stacked(rows: Sequence[NDArray[np.floating] | None], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the rows as one array, NaN where a step has none, (N, *shape)."""
-    return np.stack([np.full(shape, np.nan) if row is None else row for row in rows])
 
 
 def _column(values: Sequence[object]) -> NDArray[Any]:

@@ -6,15 +6,13 @@ It knows the store's columns; it does not know what a run has measured, nor who 
 from __future__ import annotations
 
 import math
-import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import and_, delete, func, insert, null, or_, select, update
+from sqlalchemy import and_, delete, func, null, or_, select, update
 
 from core.database import CHECKPOINTS, JOBS, RUNS, SNAPSHOTS, StoreError
-from core.store import FINISHED, RunView, Store, as_view, view_columns
+from core.store import FINISHED, Ask, RunView, Store, as_view, new_job, view_columns
 
 NAME_LETTERS = 80
 """A longer name is cut."""
@@ -110,12 +108,11 @@ def repeat(store: Store, run: str, server: str) -> str:
 
     Errors: StoreError when the store has no such run.
     """
-    now, job, again = time.time(), secrets.token_hex(12), secrets.token_hex(12)
-    names = ("key", "lane", "experiment", "text", "steps_total")
+    columns = (RUNS.c.key, RUNS.c.experiment, RUNS.c.steps_total, RUNS.c.text, RUNS.c.lane)
     with store.database.writing(alone=True) as connection:
-        found = connection.execute(select(*(RUNS.c[name] for name in names)).where(RUNS.c.id == run)).mappings().first()
+        found = connection.execute(select(*columns).where(RUNS.c.id == run)).first()
         if found is None:
             raise StoreError(f"the store has no run {run}")
-        connection.execute(insert(JOBS).values(id=job, lane=found["lane"], server=server, heartbeat=now, created=now))
-        connection.execute(insert(RUNS).values(id=again, job=job, status="queued", created=now, **found))
+        *asked, lane = found
+        (again,) = new_job(connection, [Ask(*asked)], lane, server, stands=False).values()
     return again

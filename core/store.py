@@ -142,7 +142,7 @@ class Store:
                 standing = _standing(connection, list(wanted))
                 missing = [ask for key, ask in wanted.items() if key not in standing]
                 for job in [[ask] for ask in missing] if lane == "probe" else [missing] if missing else []:
-                    standing |= _new_job(connection, job, lane, server)
+                    standing |= new_job(connection, job, lane, server)
         return [standing[ask.key] for ask in asks]
 
     def standing(self, keys: Sequence[str]) -> dict[str, str]:
@@ -244,16 +244,16 @@ def _standing(connection: Connection, keys: Sequence[str]) -> dict[str, str]:
     return {key: run_id for key, run_id in rows}
 
 
-def _new_job(connection: Connection, asks: Iterable[Ask], lane: str, server: str) -> dict[str, str]:
-    """Write one job with a run for each ask; return the runs by key."""
+def new_job(connection: Connection, asks: Iterable[Ask], lane: str, server: str, stands: bool = True) -> dict[str, str]:
+    """Write one job with a run for each ask; return the runs by key. `stands`: each run stands for its key."""
     now, job = time.time(), secrets.token_hex(12)  # begins with no "-": the command line takes ids
     connection.execute(insert(JOBS).values(id=job, lane=lane, server=server, heartbeat=now, created=now))
     made = {}
     for ask in asks:
         made[ask.key] = secrets.token_hex(12)
         connection.execute(insert(RUNS).values(
-            id=made[ask.key], key=ask.key, claim=ask.key, job=job, lane=lane, experiment=ask.experiment, text=ask.text,
-            status="queued", created=now, steps_total=ask.steps))
+            id=made[ask.key], key=ask.key, claim=ask.key if stands else None, job=job, lane=lane,
+            experiment=ask.experiment, text=ask.text, status="queued", created=now, steps_total=ask.steps))
     return made
 
 

@@ -28,6 +28,13 @@ FORWARD, GRADIENT, WEIGHTS = "forward", "gradient", "weights"
 """Where a value that is not finite is met in a step."""
 
 
+MEASURES = ("activations", "gradients", "heads", "parameters")
+"""The fields of a Snapshot that hold numbers by the name of what they measure."""
+
+GROUPS = (*MEASURES, "histograms")
+"""Those that hold arrays by name."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """What the rows of a run's arrays stand for, the same at every step.
@@ -144,10 +151,10 @@ class Snapshot:
             "outliers": [asdict(outlier) for outlier in self.outliers],
             "non_finite": None if self.non_finite is None else asdict(self.non_finite),
             "batch_shape": self.batch_shape,
-            "names": {group: list(getattr(self, group)) for group in _GROUPS},
+            "names": {group: list(getattr(self, group)) for group in GROUPS},
         }
         arrays: dict[str, Any] = {
-            group: np.stack(list(named.values())) for group in _GROUPS if (named := getattr(self, group))}
+            group: np.stack(list(named.values())) for group in GROUPS if (named := getattr(self, group))}
         if self.grad_observed is not None:
             arrays["grad_observed"] = self.grad_observed
         arrays |= {name: array for name in _OF_TOKENS if (array := getattr(self, name)).size}
@@ -173,14 +180,13 @@ class Snapshot:
         )
 
 
-_GROUPS = ("activations", "gradients", "heads", "parameters", "histograms")
 _OF_TOKENS = ("token_rms", "tokens")
 
 
 def _modern(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return what an older version stored, an array a statistic named ``group/name``, as it is stored now."""
     named = {group: {path.partition("/")[2]: array for path, array in arrays.items() if path.startswith(f"{group}/")}
-             for group in _GROUPS}
+             for group in GROUPS}
     stacked = {group: np.stack(list(found.values())) for group, found in named.items() if found}
     names = {group: list(found) for group, found in named.items()}
     return {**facts, "layout": json.dumps(facts["layout"]), "names": names}, {**arrays, **stacked}
@@ -233,8 +239,9 @@ class Trace:
         return layers, values[statistic][rows] if statistic in values else np.full(len(rows), np.nan)
 
     def head(self, measure: str) -> F64:
-        """Return one attention measure at every step, layer and head, (N, L, H)."""
-        return np.stack([snapshot.heads[measure] for snapshot in self.snapshots])
+        """Return one attention measure at every step, layer and head, (N, L, H); NaN where a step has none of it."""
+        empty = np.full((self.layout.n_layers, self.layout.n_heads), np.nan)
+        return np.stack([snapshot.heads.get(measure, empty) for snapshot in self.snapshots])
 
     def parameter(self, statistic: str) -> F64:
         """Return one statistic of every parameter at every step, (N, P); NaN where a step has none of it."""

@@ -21,8 +21,8 @@ from core.database import StoreError
 from core.devices import available_devices
 from core.experiment import engine_version, parse
 from core.fields import ExperimentError
-from core.settings import checkpoint_seconds, worker_threads
-from core.stops import event
+from core.keeping import Keeping
+from core.settings import worker_threads
 from core.store import Store
 from core.train import Training, train
 from core.watch import Watch
@@ -94,7 +94,8 @@ class Playing:
         self._store, self._watch = store, watch
         self._claim: Claim | None = None
         self._training: Training | None = None
-        self._checked = self._saved = self._stepped = time.monotonic()
+        self._keeping: Keeping | None = None
+        self._checked = self._stepped = time.monotonic()
         self._pace: float | None = None
 
     def step(self) -> bool:
@@ -110,7 +111,7 @@ class Playing:
             self._watch.forget(self._claim)
         except Cancelled:
             self._watch.forget(self._claim)  # it has listened; writing the checkpoint may take a while
-            self._leave_checkpoint(self._claim)
+            self._leave_checkpoint()
             self._end(self._claim, "cancelled")
         except Exception as error:
             self._end(self._claim, "failed", words(error))
@@ -118,13 +119,14 @@ class Playing:
                 LOG.exception("run %s failed", self.run)
         if self._training is not None:
             self._training.close()
-        self._training = None
+        self._training = self._keeping = None
         return False
 
-    def _leave_checkpoint(self, mine: Claim) -> None:
+    def _leave_checkpoint(self) -> None:
         """Leave a checkpoint at a stop; where that fails, the one before serves."""
+        assert self._keeping is not None
         try:
-            self._save(mine)
+            self._keeping.save()
         except Exception:
             LOG.exception("the checkpoint of run %s could not be kept", self.run)
 
@@ -140,26 +142,16 @@ class Playing:
 
     def _advance(self, mine: Claim) -> bool:
         """Play one step and append what it recorded; return whether there is more to come."""
-        if self._training is None:
+        if self._training is None or self._keeping is None:
             self._training = _begun(mine, self._store)
+            self._keeping = Keeping(mine, self._training)
             mine.note(self._training.provenance)
         elif time.monotonic() - self._checked > CHECK_S:
             mine.check()
             self._checked = time.monotonic()
-        snapshot = self._training.play()
-        if snapshot is not None:
-            mine.append(snapshot.step, snapshot.to_bytes(), snapshot.loss,
-                        event(self._training.experiment, snapshot))
-        if time.monotonic() - self._saved > checkpoint_seconds() and not self._training.over:
-            self._save(mine)
+        self._keeping.keep(self._training.play())
         self._take_pace()
         return not self._training.over
-
-    def _save(self, mine: Claim) -> None:
-        """Leave a checkpoint, where a step has been played and another is to come."""
-        if self._training is not None and self._training.step and not self._training.over:
-            mine.save(self._training.step, self._training.checkpoint())
-            self._saved = time.monotonic()
 
     def _take_pace(self) -> None:
         now = time.monotonic()

@@ -11,10 +11,15 @@ from pages.ui.text import Words
 WATCH_S = 2.0
 
 
-def body(watching: bool, t: Words) -> None:
+WATCHING = "runs.watching"
+"""Whether runs were under way when the page was drawn last."""
+
+
+def body(t: Words) -> None:
     """Draw the shelf and what is chosen of it; while runs are under way it is drawn again and again."""
     runs = shelf.load()
-    if watching != run_card.under_way(runs):
+    if run_card.under_way(runs) != st.session_state.get(WATCHING, False):
+        st.session_state[WATCHING] = run_card.under_way(runs)
         st.rerun()
     if not runs:
         shelf.empty(t)
@@ -40,5 +45,4 @@ t = words()
 notices = shelf.settle()
 st.title(t("runs.title"))
 shelf.say(notices, t)
-watching = run_card.under_way(shelf.load())
-st.fragment(body, run_every=WATCH_S if watching else None)(watching, t)
+st.fragment(body, run_every=WATCH_S if st.session_state.get(WATCHING, False) else None)(t)

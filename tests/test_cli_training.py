@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from core.runs import checkpoints, resume
 from core.store import Store
@@ -33,6 +33,15 @@ def command(url, *arguments):
 
 def training(steps, **protocol):
     return json.dumps({**SMALL, "protocol": {"device": "cpu", "steps": steps, **protocol}})
+
+
+def under_way(url, steps):
+    """Start a training in a process of its own; return it, its store and its run, which has recorded something."""
+    process, store = command(url, "run", "-"), Store(url)
+    process.stdin.write(training(steps))
+    process.stdin.close()
+    run = until(lambda: next((one.id for one in store.recent() if store.steps(one.id)), None), seconds=60, pause=0.05)
+    return process, store, run
 
 
 def test_a_training_gives_one_table_of_every_recorded_step_and_is_kept(url, tmp_path):
@@ -71,14 +80,8 @@ def test_a_training_that_blows_up_ends_with_status_3_and_the_table_up_to_there(u
 
 
 def test_a_training_here_can_be_stopped_by_whoever_watches_the_store(url):
-    process = command(url, "run", "-")
-    process.stdin.write(training(4000))
-    process.stdin.close()
-    store, deadline = Store(url), time.monotonic() + 60
-    while not (runs := store.recent()) or not store.steps(runs[0].id):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    store.cancel([runs[0].id])
+    process, store, run = under_way(url, 4000)
+    store.cancel([run])
     assert process.wait(30) == 130
     assert process.stderr.read().startswith("stopped by somebody")
     (run,) = store.recent()
@@ -89,16 +92,10 @@ def test_a_training_here_can_be_stopped_by_whoever_watches_the_store(url):
 
 
 def test_an_interrupted_training_keeps_what_it_recorded_and_a_worker_goes_on_with_it(url):
-    process = command(url, "run", "-")
-    process.stdin.write(training(400))
-    process.stdin.close()
-    store, deadline = Store(url), time.monotonic() + 60
-    while not (runs := store.recent()) or not store.steps(runs[0].id):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process, store, begun = under_way(url, 400)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
-    run = store.views([runs[0].id])[0]
+    run = store.views([begun])[0]
     before = store.steps(run.id)
     assert run.status == "cancelled" and 0 < len(before) < 401
     assert resume(store, [run.id]) == 1

@@ -14,7 +14,7 @@ TOKENS, VECTORS = parse({"protocol": {"steps": 9}}), parse({"input": {"source": 
 
 
 def judged(losses, experiment=TOKENS, events=()):
-    return learning(list(range(len(losses))), np.array(losses, float), events, experiment)
+    return learning(np.arange(len(losses)), np.array(losses, float), events, experiment)
 
 
 @pytest.mark.parametrize(("losses", "code", "alarm"), [

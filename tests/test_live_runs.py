@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 import torch
+import waiting
 
 from core import service
 from core.experiment import parse
@@ -31,12 +33,7 @@ def training(seed, steps=STEPS, **protocol):
                   "protocol": {"seed": seed, "steps": steps, **protocol}})
 
 
-def until(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.02)
-    return value
+until = partial(waiting.until, seconds=DEADLINE_S)
 
 
 def recorded(run):

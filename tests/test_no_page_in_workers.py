@@ -11,9 +11,11 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+import waiting
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from websockets.sync.client import connect
 
@@ -52,13 +54,7 @@ Path("seen.part").rename("seen")
 """
 
 
-def until(condition):
-    """Return the first true value of `condition`, which must come before the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)
-    return value
+until = partial(waiting.until, seconds=DEADLINE_S)
 
 
 def answers(address):

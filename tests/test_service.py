@@ -10,10 +10,12 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+import waiting
 
 from core import service
 from core.claims import LOST
@@ -52,13 +54,7 @@ def long(seed=0):
     return parse({**LONG, "protocol": {"seed": seed}})
 
 
-def until(condition):
-    """Return the first true value of `condition`, which must come before the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.02)
-    return value
+until = partial(waiting.until, seconds=DEADLINE_S)
 
 
 def is_ready():

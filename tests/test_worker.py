@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from waiting import until
 
 from core import claims
 from core.claims import waiting_jobs
@@ -116,6 +117,15 @@ def written(store):
         return [tuple(row) for row in connection.execute(rows)]
 
 
+def cancelled_under_way(store, job, run):
+    """Play a job to its end, and cancel this run of it as soon as it has recorded something."""
+    player = threading.Thread(target=play, args=(job, store))
+    player.start()
+    until(lambda: store.steps(run), seconds=60, pause=0.001)
+    store.cancel([run])
+    player.join()
+
+
 def test_the_variants_of_a_training_are_stepped_in_turn(store):
     job, runs = asked(store, TRAINED, {**TRAINED, "model": {**SMALL["model"], "norm": "rmsnorm"}})
     play(job, store)
@@ -139,12 +149,7 @@ def test_a_stopped_training_leaves_a_checkpoint_and_goes_on_as_if_it_had_never_s
     store.cancel([halved])
     play(job, store)
     resume(store, [halved])
-    player = threading.Thread(target=play, args=(job, store))
-    player.start()
-    while not store.steps(halved):
-        time.sleep(0.001)
-    store.cancel([halved])
-    player.join()
+    cancelled_under_way(store, job, halved)
     assert store.views([halved])[0].status == "cancelled"
     steps = store.steps(halved)
     assert 1 <= len(steps) < 6 and checkpoints(store, [halved]) == {halved: len(steps)}
@@ -224,11 +229,6 @@ def test_a_checkpoint_that_cannot_be_kept_at_a_stop_fails_neither_its_run_nor_th
         raise StoreError("the disk is full")
 
     monkeypatch.setattr(claims.Claim, "save", full)
-    player = threading.Thread(target=play, args=(job, store))
-    player.start()
-    while not store.steps(stopped):
-        time.sleep(0.001)
-    store.cancel([stopped])
-    player.join()
+    cancelled_under_way(store, job, stopped)
     first, second = store.views([stopped, other])
     assert (first.status, second.status, second.steps_done) == ("cancelled", "done", 31)

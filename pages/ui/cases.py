@@ -15,6 +15,7 @@ from core.autopsy import Autopsy, autopsy, is_case
 from core.evidence import Measured
 from core.lineage import LOSS
 from core.vocabulary import SITES
+from pages.ui.views.tokens import chosen
 from pages.ui.watching import Watched
 
 COUNTS = ("n_nan", "n_posinf", "n_neginf")
@@ -23,8 +24,7 @@ COUNTS = ("n_nan", "n_posinf", "n_neginf")
 
 def looked(watched: Sequence[Watched], shown: Mapping[str, str]) -> tuple[Watched, Autopsy] | None:
     """Return the variant that is looked at with its autopsy, else the first that has one; None where none has."""
-    chosen = watched[min(int(shown["who"]), len(watched) - 1)]
-    return next(((one, found) for one in (chosen, *watched) if (found := examined(one))), None)
+    return next(((one, found) for one in (chosen(watched, shown), *watched) if (found := examined(one))), None)
 
 
 def examined(one: Watched) -> Autopsy | None:

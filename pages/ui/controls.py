@@ -19,6 +19,7 @@ from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import GROUPS
 from pages.ui import explain, fields, language, link, shown
+from pages.ui import query as address
 from pages.ui.link import Changes, Variant, View
 from pages.ui.places import Place
 from pages.ui.text import Words, escaped
@@ -50,7 +51,7 @@ class Controls:
 
     def settle(self) -> list[link.Notice]:
         """Take the view from the link when it is a new one, else from this visit; fill every widget that is empty."""
-        query = {name: value for name, value in st.query_params.items() if name in self._parameters}
+        query = address.read(self._parameters)
         known = self._state.get(self._query_key)
         another = known is None or (query != known and (bool(query) or language.stayed()) and not self._touched())
         notices: list[link.Notice] = []
@@ -69,9 +70,7 @@ class Controls:
         """Keep the view and write it into the URL."""
         self._state[self._view_key] = view
         self._state[self._query_key] = query = link.write(view, self._place)
-        whole = {name: value for name, value in st.query_params.items() if name not in self._parameters} | query
-        if whole != st.query_params.to_dict():
-            st.query_params.from_dict(whole)  # at once: each change is an entry in the browser's history
+        address.write(query, self._parameters)
 
     def base(self) -> None:
         """Draw the preset and the single dials, made for the side of a page."""

@@ -125,12 +125,17 @@ def read(query: Mapping[str, str], place: Place = DRIFT) -> tuple[View, list[Not
 def _runs(query: Mapping[str, str], place: Place, notices: list[Notice]) -> tuple[str, ...]:
     """Return the runs that a link names, which are ids: words of letters and digits."""
     given = query.get(RUNS, "")
-    if not given:
-        return ()
-    if re.fullmatch(r"[0-9a-f]{1,32}(\.[0-9a-f]{1,32})*", given) and given.count(".") <= place.most:
-        return tuple(given.split("."))
-    notices.append(Notice("link.runs", {"value": given[:40]}))
-    return ()
+    found = run_ids(given, place.most + 1)
+    if found is None:
+        notices.append(Notice("link.runs", {"value": given[:40]}))
+    return found or ()
+
+
+def run_ids(text: str, most: int) -> tuple[str, ...] | None:
+    """Return the ids that a link joins by points, each once; None where they cannot be ids, or are too many."""
+    named = dict.fromkeys(text.split(".")) if text else {}
+    are_ids = len(named) <= most and all(re.fullmatch("[0-9a-f]{1,32}", one) for one in named)
+    return tuple(named) if are_ids else None
 
 
 def _base(place: Place, name: str, query: Mapping[str, str], changes: Changes, notices: list[Notice]) -> Experiment:

@@ -19,8 +19,9 @@ import streamlit as st
 from core import service
 from core.settings import store_limit
 from pages.ui import explain, language, stored
-from pages.ui.link import Notice
-from pages.ui.stored import ANY, CHOICES, FIND_LETTERS, KINDS, LOOKS, PARAMETERS, Sought, Stored
+from pages.ui import query as address
+from pages.ui.link import RUNS, Notice, run_ids
+from pages.ui.stored import ANY, CHOICES, FIND_LETTERS, KINDS, LOOKS, MOST_NAMED, PARAMETERS, Sought, Stored
 from pages.ui.text import Words
 
 MOST = 1000
@@ -32,10 +33,10 @@ LIVE_PAGE = str(Path(__file__).resolve().parents[1] / "live.py")
 
 def settle() -> list[Notice]:
     """Take the filter and the chosen runs from the link when it is a new one, else from this visit."""
-    query = {name: value for name, value in st.query_params.items() if name in PARAMETERS}
+    query = address.read(PARAMETERS)
     known, notices = st.session_state.get(QUERY), list[Notice]()
     if known is None or (query != known and (bool(query) or language.stayed())):
-        existing = service.existing(stored.ids(query.get("run", "")) or ())
+        existing = service.existing(run_ids(query.get(RUNS, ""), MOST_NAMED) or ())
         st.session_state[SOUGHT], notices = stored.read(query, existing)
         st.session_state[QUERY] = query
         _fill(force=True)
@@ -64,9 +65,7 @@ def _fill(force: bool) -> None:
 def mirror() -> None:
     """Write what is sought into the URL."""
     st.session_state[QUERY] = query = sought().write()
-    whole = {name: value for name, value in st.query_params.items() if name not in PARAMETERS} | query
-    if whole != st.query_params.to_dict():
-        st.query_params.from_dict(whole)
+    address.write(query, PARAMETERS)
 
 
 def load() -> list[Stored]:

@@ -99,7 +99,7 @@ def _judge(runs: Sequence[tuple[str, Variant]], t: Words) -> None:
     columns = st.columns(min(len(runs), 3))
     for index, one in enumerate(feed.watch(runs)):
         film = one.film
-        said = [learning(film.steps.tolist(), film.losses, film.events, one.experiment)]
+        said = [learning(film.steps, film.losses, film.events, one.experiment)]
         if film.trace is not None:
             now = drift.verdicts(Trace(film.trace.snapshots[-1:]), one.experiment)
             said += [replace(verdict, expected="") for verdict in now]  # what is expected holds at initialization

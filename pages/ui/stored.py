@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.service import FINISHED, UNFINISHED, Entry, RunView
 from pages.ui import explain, fields
-from pages.ui.link import RUNS, Notice
+from pages.ui.link import RUNS, Notice, run_ids
 from pages.ui.text import Words
 
 KINDS = ("training", "probe", "all")
@@ -93,19 +92,12 @@ def read(query: Mapping[str, str], existing: Collection[str]) -> tuple[Sought, l
             notices.append(Notice("link.choice", {"name": name, "value": given[:60], "allowed": ", ".join(allowed),
                                                   "used": allowed[0]}))
         found[name] = given if given in allowed else allowed[0]
-    named = ids(query.get(RUNS, ""))
+    named = run_ids(query.get(RUNS, ""), MOST_NAMED)
     if named is None:
         notices.append(Notice("link.runs", {"value": query[RUNS][:40]}))
     notices += [Notice("live.no_run", {"value": run}) for run in named or () if run not in existing]
     chosen = tuple(run for run in named or () if run in existing)
     return Sought(found["kind"], found["status"], query.get("find", "")[:FIND_LETTERS], chosen), notices
-
-
-def ids(text: str) -> tuple[str, ...] | None:
-    """Return the ids that a link joins by points, each once; None where they cannot be ids."""
-    named = dict.fromkeys(text.split(".")) if text else {}
-    return tuple(named) if len(named) <= MOST_NAMED and all(re.fullmatch("[0-9a-f]{1,32}", one) for one in named) \
-        else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ STARTED = "live.started"
 REFUSED = "live.refused"
 """Why the last Start came to nothing."""
 
+
 def adopt(desk: Controls) -> list[Notice]:
     """Take the settings from the runs that a link names, where it says none of its own; return what was wrong."""
     view, notices = desk.view, []
@@ -91,7 +92,7 @@ def panel(variants: Sequence[Variant], wrong: ExperimentError | None, t: Words) 
     if refused := st.session_state.pop(REFUSED, None):
         st.error(explain.refused(refused, t), icon=":material/block:")
     if not all(runs):
-        _offer(variants, t)
+        _offer([one.experiment for one in variants], runs, t)
     watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
     if watched:
         while_active(watched, WATCH_S)(_progress)(
@@ -109,18 +110,20 @@ def _runs(variants: Sequence[Variant]) -> list[str | None]:
     return [run if run in there else other for run, other in zip(mine, standing, strict=True)]
 
 
-def _offer(variants: Sequence[Variant], t: Words) -> None:
-    """Say what the training would cost, and wait for Start; over the limits, say so with the numbers."""
-    experiments = [one.experiment for one in variants]
+def _offer(experiments: Sequence[Experiment], runs: Sequence[str | None], t: Words) -> None:
+    """Say what the training would cost, and wait for Start; over the limits, say so with the numbers.
+
+    `runs`: those that stand for the experiments already.
+    """
     if min(one.protocol.steps for one in experiments) < 1:
         st.info(t("live.no_steps"), icon=":material/info:")
         return
     try:
-        check_limits(experiments, service.limits(training=True))
+        check_limits(list(experiments), service.limits(training=True))
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
         return
-    new = [one for one, run in zip(experiments, _runs(variants), strict=True) if run is None]
+    new = [one for one, run in zip(experiments, runs, strict=True) if run is None]
     total = together([cost(one) for one in new])
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.button(t("live.start"), type="primary", icon=":material/play_arrow:", on_click=_start, args=(experiments,))

@@ -140,12 +140,17 @@ def _picture(found: Mapping[str, charts.Series | None], number: Number, scale: s
     frame = charts.Frame(
         title=place.title, statistic=number.name, y_title=statistic, x_title=t("drift.depth"),
         y_scale=fitting([one.values for one in series], scale, number.statistic),
-        unit=t(f"axis.{unit}") if unit else "",
+        unit=unit_said(unit, t),
         references={t("drift.float16_max"): FLOAT16_MAX} if float16 else {})
     figure = charts.profile(series, frame, t) if series or not place.remarks else None
     subject = Subject((number.statistic,), place.sites, number.gradient)
     height = place.height + LEGEND_PX * (legend_rows([one.name for one in series]) - 1)
     return Picture(place.key, figure, place.title, subject, partial(table, found, t), height, place.remarks)
+
+
+def unit_said(unit: str, t: Words) -> str:
+    """Say the unit of a statistic; nothing where it has that of the tensor."""
+    return t(f"axis.{unit}") if unit else ""
 
 
 def legend_rows(names: Sequence[str]) -> int:

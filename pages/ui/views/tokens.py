@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,9 +86,17 @@ def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     ]
 
 
+M = TypeVar("M", bound=Measured)
+
+
+def chosen(measured: Sequence[M], shown: Shown) -> M:
+    """Return the one variant that a view of single variants looks at."""
+    return measured[min(int(shown["who"]), len(measured) - 1)]
+
+
 def focus(measured: Sequence[Measured], shown: Shown) -> tuple[Measured, Snapshot]:
     """Return the one variant that a view of single variants looks at, and its last snapshot."""
-    one = measured[min(int(shown["who"]), len(measured) - 1)]
+    one = chosen(measured, shown)
     assert one.trace is not None
     return one, one.trace.snapshots[-1]
 

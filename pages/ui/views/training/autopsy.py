@@ -23,6 +23,7 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words, escaped
 from pages.ui.views import depth
 from pages.ui.views.overview import AROUND_PX, column
+from pages.ui.views.tokens import chosen
 from pages.ui.views.training import curves
 from pages.ui.watching import Watched
 
@@ -59,7 +60,7 @@ def _skipped(one: Watched, t: Words) -> str:
 
 def _another(watched: Sequence[Watched], shown: Mapping[str, str], one: Watched, t: Words) -> tuple[str, ...]:
     """Say that this is not the variant that was asked for, since that one is finite."""
-    asked = watched[min(int(shown["who"]), len(watched) - 1)]
+    asked = chosen(watched, shown)
     return () if asked is one else (t("autopsy.another", asked=escaped(asked.name), variant=escaped(one.name)),)
 
 

@@ -76,16 +76,12 @@ def layers(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> li
     statistic = t(f"statistic.{number.statistic}")
     frame = charts.Frame(
         title=title, statistic=number.name, y_title=statistic, x_title=t("chart.step"),
-        y_scale=depth.fitting([one.values for one in found], shown["scale"], number.statistic), unit=_unit(number, t))
+        y_scale=depth.fitting([one.values for one in found], shown["scale"], number.statistic),
+        unit=depth.unit_said(STATISTICS[number.statistic].unit, t))
     remarks = depth.missing(watched, number, t)
     figure = charts.steps(found, frame, t, cursor=True) if found or not remarks else None
     subject = Subject((number.statistic,), (number.site,), number.gradient)
     return [Picture("layers", figure, title, subject, partial(table, found, t), LARGE_PX, remarks), loss(watched, t)]
-
-
-def _unit(number: Number, t: Words) -> str:
-    unit = STATISTICS[number.statistic].unit
-    return t(f"axis.{unit}") if unit else ""
 
 
 def _layers(one: Watched, number: Number, at: str, watched: Sequence[Watched]) -> list[charts.Course]:
@@ -109,9 +105,8 @@ def heads(watched: Sequence[Watched], one: Watched, shown: Mapping[str, str], t:
     chosen = layers_of(shown["at"], one.experiment.model.n_layers)
     found = courses(one, of_heads(one.trace, measure).only(chosen), watched)[:MOST_HEADS] if one.trace else []
     title = t("live.heads_title", measure=t(f"head.{measure}"), variant=one.name)
-    unit = HEAD_MEASURES[measure].unit
     frame = charts.Frame(title=title, statistic=measure, y_title=t(f"head.{measure}"), y_scale="linear",
-                         x_title=t("chart.step"), unit=t(f"axis.{unit}") if unit else "")
+                         x_title=t("chart.step"), unit=depth.unit_said(HEAD_MEASURES[measure].unit, t))
     return Picture("heads", charts.steps(found, frame, t, cursor=True), title, Subject(extra=(measure,)),
                    partial(table, found, t), LARGE_PX, variant=one.name)
 

@@ -15,7 +15,7 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words
 from pages.ui.views import depth
 from pages.ui.views.depth import Number
-from pages.ui.views.tokens import focus
+from pages.ui.views.tokens import chosen
 from pages.ui.views.training import curves
 from pages.ui.watching import Matrix, Watched, of_heads, of_parameter, of_site
 
@@ -49,9 +49,7 @@ def entropy(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> l
     scale = "log" if measure in LOGARITHMIC else "linear"
     found = _found(watched, partial(of_heads, measure=measure))
     made = _map(watched, found, _Asked("measure", title, measure, scale, Subject(extra=(measure,))), t)
-    one, _ = focus(watched, shown)
-    looked = next(other for other in watched if other.name == one.name)
-    return [made, curves.heads(watched, looked, shown, t)]
+    return [made, curves.heads(watched, chosen(watched, shown), shown, t)]
 
 
 LOGARITHMIC = frozenset({"score_std", "score_absmax", "q_rms", "k_rms"})
@@ -125,11 +123,10 @@ def _profile(watched: Sequence[Watched], found: Mapping[str, Matrix], number: Nu
         values.append(matrix.values[at])
         counts.append(matrix.non_finite[at])
     title = t("live.profile_title", what=depth.titled(number, depth.at(number.site, t), t))
-    unit = STATISTICS[number.statistic].unit
     frame = charts.Frame(
         title=title, statistic=number.name, y_title=t(f"statistic.{number.statistic}"), x_title=t("drift.depth"),
         y_scale=depth.fitting([one.ravel() for one in values], scale, number.statistic),
-        unit=t(f"axis.{unit}") if unit else "")
+        unit=depth.unit_said(STATISTICS[number.statistic].unit, t))
     figure = charts.profile(series, frame, t, charts.Film(steps, values, counts))
     lines: dict[str, charts.Series | None] = {one.name: one for one in series}
     return Picture("profile", figure, title, Subject((number.statistic,), (number.site,), number.gradient),
