@@ -8,10 +8,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 import uvicorn
+import waiting
 from starlette.applications import Starlette
 from streamlit import config
 
@@ -19,6 +21,8 @@ from core.database import StoreError
 from pages.ui import events, stream
 from pages.ui.events import Look
 from pages.ui.patches import apply, wire
+
+until = partial(waiting.until, seconds=10)
 
 
 class Numbers:
@@ -76,19 +80,12 @@ def serving(source) -> Iterator[tuple[int, events.Live]]:
     server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()
-    wait_for(lambda: server.started)
+    until(lambda: server.started)
     try:
         yield server.servers[0].sockets[0].getsockname()[1], routes[-1].app
     finally:
         server.should_exit = True
         thread.join()
-
-
-def wait_for(happens, limit_s=10):
-    end = time.monotonic() + limit_s
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -100,7 +97,7 @@ def source() -> Numbers:
 def port(source) -> Iterator[int]:
     with serving(source) as (number, live):
         yield number
-        wait_for(lambda: not live.viewers)
+        until(lambda: not live.viewers)
         assert live._channels == {}  # nothing is kept of viewers that left
 
 
@@ -215,7 +212,7 @@ def test_more_viewers_than_allowed_are_refused_with_a_sentence(watch, monkeypatc
     assert refused.answer.status == 503
     assert refused.answer.read() == b"2 people are watching already, and this server allows no more."
     first.close()
-    wait_for(lambda: watch().answer.status == 200)
+    until(lambda: watch().answer.status == 200)
 
 
 def test_a_viewer_that_reads_too_slowly_gets_the_whole_and_misses_nothing(source, watch):
@@ -223,7 +220,7 @@ def test_a_viewer_that_reads_too_slowly_gets_the_whole_and_misses_nothing(source
     viewer.next()
     for source.steps in range(400_000, 2_400_001, 400_000):  # in all more than the connection can hold
         before = source.looks
-        wait_for(lambda: source.looks > before + 1)  # noqa: B023
+        until(lambda: source.looks > before + 1)  # noqa: B023
     names = []
     while viewer.figures["line"]["layout"]["title"] != "2400000":
         names.append(viewer.next()[0])

@@ -31,9 +31,9 @@ from core.rules import layer_norms
 from core.tables import NORMS, SOURCES, VECTOR_SOURCES
 from core.trace import Trace
 from core.train import train
-from core.vocabulary import HEAD_MEASURES, STATISTICS
+from core.vocabulary import HEAD_MEASURES, STATISTICS, TOTALS
 from pages.ui import link
-from pages.ui.places import DRIFT
+from pages.ui.places import DRIFT, LIVE
 
 TIMES = int(os.environ.get("EXAMPLES", "1"))
 
@@ -51,8 +51,7 @@ PARTS = {part: SCHEMA["$defs"][part.capitalize()]["properties"] for part in Expe
 FIELDS = {f"{part}.{name}": field for part, fields in PARTS.items() for name, field in fields.items()}
 
 SMALL = {
-    "model.family": st.just("transformer"), "model.n_layers": st.integers(1, 3),
-    "model.d_ff": st.none() | st.integers(8, 16),
+    "model.family": st.just("transformer"), "model.d_ff": st.none() | st.integers(8, 16),
     "model.norm_groups": st.sampled_from([1, 2, 4]), "protocol.device": st.sampled_from(["auto", "cpu"]),
     "protocol.steps": st.just(0),
 }
@@ -124,7 +123,7 @@ TOGETHER = {"model.d_model", "model.n_heads", "model.head_dim", "model.n_kv_head
             "input.lengths", "input.source", "input.vocab", "input.feature_scales", "input.text"}
 DEFAULTS = Experiment().paths()
 OTHERS = {path: st.just(DEFAULTS[path]) | (SMALL[path] if path in SMALL else value_of(field))
-          for path, field in FIELDS.items() if path not in TOGETHER}
+          for path, field in FIELDS.items() if path not in TOGETHER and path != "model.n_layers"}
 
 
 @st.composite
@@ -133,7 +132,7 @@ def experiments(draw):
     fitting = draw(sizes())
     fitting |= draw(shapes()) | draw(sources(fitting["model.d_model"]))
     drawn = draw(st.fixed_dictionaries(OTHERS))
-    experiment = Experiment().with_values(fitting | {"model.n_layers": drawn.pop("model.n_layers")})
+    experiment = Experiment().with_values(fitting | {"model.n_layers": draw(st.integers(1, 3))})
     changes = {path: value for path, value in drawn.items() if value != DEFAULTS[path]}
     with contextlib.suppress(ExperimentError):
         return experiment.with_values(changes)
@@ -147,6 +146,7 @@ def experiments(draw):
 
 ATTENTION = ("q", "k", "v", "attn_scores", "attn_pattern", "attn_out", "resid_mid")
 MLP = ("mlp_pre", "mlp_act", "mlp_out")
+SCALING = ("loss_scale", "overflow", "overflow_steps")
 BRANCHES = {"both": (1, 2), "attention": (1,), "mlp": (2,)}
 NORM_SITES = {"pre": ("norm{}",), "sandwich": ("norm{}", "norm{}_out"), "branch": ("norm{}_out",), "post": ()}
 
@@ -182,7 +182,8 @@ def unseen(canonical, gradient):
 def expected_rows(canonical):
     """(layer, site, head, statistic) of every row that has one of its own; histogram and outliers come on top."""
     model, full = canonical.model, canonical.protocol.detail == "full"
-    rows = [(model.n_layers, "loss", None, "value"), (None, "all", None, "grad_total_norm")]
+    totals = (*TOTALS, *(() if canonical.protocol.loss_scale is None else SCALING))
+    rows = [(model.n_layers, "loss", None, "value")] + [(None, "all", None, name) for name in totals]
     for prefix, direction in (("", "forward"), ("grad_", "gradient")):
         seen = [row for row in present(canonical) if row[1] not in unseen(canonical, bool(prefix))]
         rows += [(*row, None, prefix + name) for name, entry in STATISTICS.items() for row in seen
@@ -411,17 +412,27 @@ def test_differences_rebuild_every_experiment(experiment, name):
         assert base.with_values(experiment.differences(base)) == experiment
 
 
-VARIANTS = st.lists(st.sets(st.sampled_from(list(FIELDS)), min_size=1, max_size=3).flatmap(
-    lambda chosen: st.fixed_dictionaries({path: value_of(FIELDS[path]) for path in sorted(chosen)})),
-    max_size=DRIFT.most)
-SHOWN = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in DRIFT.shown.items()})
+def variants(place):
+    """Changes that a page compares a base with."""
+    fields = sorted(FIELDS.keys() - place.withheld)
+    return st.lists(st.sets(st.sampled_from(fields), min_size=1, max_size=3).flatmap(
+        lambda chosen: st.fixed_dictionaries({path: value_of(FIELDS[path]) for path in sorted(chosen)})),
+        max_size=place.most)
 
 
-@given(st.sampled_from(list(PRESETS)), experiments(), VARIANTS, SHOWN)
+def shown(place):
+    """What the charts of a page show."""
+    return st.fixed_dictionaries({name: st.sampled_from(list(values)) for name, values in place.shown.items()})
+
+
+@pytest.mark.parametrize("place", [DRIFT, LIVE], ids=lambda place: place.name)
+@given(st.data(), st.sampled_from(list(PRESETS)), experiments())
 @examples(80)
-def test_a_view_of_any_fields_survives_its_link(name, base, variants, shown):
-    view = link.View(name, base, tuple(variants), shown)
-    assert link.read(link.write(view)) == (view, [])
+def test_a_view_of_any_fields_survives_its_link(place, data, name, base):
+    origin = place.origin(name).paths()
+    base = base.with_values({path: origin[path] for path in place.withheld})
+    view = link.View(name, base, tuple(data.draw(variants(place))), data.draw(shown(place)))
+    assert link.read(link.write(view, place), place) == (view, [])
 
 
 QUERY = st.dictionaries(st.sampled_from(["preset", "x", *link.DIALS, *DRIFT.shown]) | st.text(max_size=5), st.one_of(

@@ -23,11 +23,11 @@ from pages.ui.charts.value_axis import HOVERED
 MAX_LABELS = 16
 """More lines have no number at their ends: there is no room."""
 
-LABEL_GAP = 0.055
+LABEL_GAP = 0.065
 """How far two of these numbers keep apart, as a share of the drawing's height."""
 
-HEIGHT_PX = 400
-"""About how high a drawing is."""
+HEIGHT_PX = 275
+"""How high a drawing with such numbers is, or a little less: in a higher one they only stand farther apart."""
 
 SHADES = (0.13, 0.29)
 """Relative luminance of the first and the last of a variant's layers: 3:1 on white and on the dark background."""

@@ -23,7 +23,7 @@ from pages.ui.charts.marks import Frame, Part, Series, Text, nothing
 COLUMNS = (1, 1, 2, 3, 2)
 """Number of facets → how many stand side by side."""
 
-BESIDE, ABOVE = 0.02, 0.14
+BESIDE, ABOVE = 0.04, 0.14
 """Room between facets side by side, and above each other, as a share of the drawing."""
 
 LABELS = 14
