@@ -47,7 +47,7 @@ def by_hand(described, make, after=None):
     ({"optimizer": "adam", "lr": 1e-2, "betas": [0.9, 0.98]}, lambda ps: torch.optim.Adam(ps, 1e-2, (0.9, 0.98))),
     ({"optimizer": "adamw", "lr": 1e-2, "weight_decay": 0.1},
      lambda ps: torch.optim.AdamW(ps, 1e-2, (0.9, 0.95), weight_decay=0.1)),
-], ids=str)
+], ids=["sgd", "momentum", "adam", "adamw"])
 def test_a_training_is_the_loop_that_everybody_writes(protocol, make):
     described = experiment(**protocol, dtype="float64")
     losses = [snapshot.loss for snapshot in train(described)]
