@@ -155,12 +155,14 @@ def waiting_runs(store: Store, job: str) -> list[str]:
         return list(connection.scalars(rows))
 
 
-def waiting_jobs(store: Store, server: str) -> list[tuple[str, str]]:
-    """Return (job, lane) of the server's jobs that have waiting runs, oldest first."""
-    rows = (select(RUNS.c.job, RUNS.c.lane).join(JOBS, JOBS.c.id == RUNS.c.job)
-            .where(JOBS.c.server == server, RUNS.c.status == "queued").order_by(RUNS.c.number))
+def waiting_jobs(store: Store, server: str) -> list[tuple[str, str, int]]:
+    """Return (job, lane, number of its first waiting run) of the server's jobs that have waiting runs, oldest first."""
+    first = func.min(RUNS.c.number)
+    rows = (select(RUNS.c.job, RUNS.c.lane, first).join(JOBS, JOBS.c.id == RUNS.c.job)
+            .where(JOBS.c.server == server, RUNS.c.status == "queued").group_by(RUNS.c.job, RUNS.c.lane)
+            .order_by(first))
     with store.database.reading() as connection:
-        return list(dict.fromkeys((job, lane) for job, lane in connection.execute(rows)))
+        return [(job, lane, number) for job, lane, number in connection.execute(rows)]
 
 
 def keep_jobs(store: Store, server: str) -> int:

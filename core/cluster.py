@@ -124,11 +124,14 @@ class Cluster:
         except (OSError, RuntimeError, ValueError) as error:
             raise ClusterError(f"the workers did not start: {' '.join(str(error).split())}") from error
 
-    def submit(self, job: str, lane: str) -> Any:
-        """Have a worker of `lane` play `job`; return Dask's future, which says only that it was played or died."""
+    def submit(self, job: str, lane: str, number: int) -> Any:
+        """Have a worker of `lane` play `job`; return Dask's future, which says only that it was played or died.
+
+        Of jobs that wait together the one with the least `number` is first, in whatever order they were handed over.
+        """
         self._count += 1
         return self._client.submit(play_job, job, key=f"{job}-{self._count}", resources={lane: 1}, pure=False,
-                                   retries=0)
+                                   retries=0, priority=-number)
 
     def is_whole(self) -> bool:
         """Whether every process that this server started still runs, and the scheduler is within reach."""

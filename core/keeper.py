@@ -126,9 +126,9 @@ class Keeper:
             if future.done():
                 self._ended(job, future)
                 del self._played[job]
-        for job, lane in waiting_jobs(self._store, self.server):
+        for job, lane, number in waiting_jobs(self._store, self.server):
             if job not in self._played:
-                self._played[job] = cluster.submit(job, lane)
+                self._played[job] = cluster.submit(job, lane, number)
                 self._played[job].add_done_callback(lambda _: self.wake())
 
     def _ended(self, job: str, future: Any) -> None:

@@ -93,7 +93,7 @@ def test_a_run_belongs_to_the_store_reload_and_another_browser_see_it_go_on(visi
         seen = len(line(page))
         until(page, lambda page=page, seen=seen: len(line(page)) > seen)
         assert page.errors == []
-    guest.page.get_by_role("button", name="Stop").click()
+    guest.page.get_by_test_id("stMain").get_by_role("button", name="Stop").click()
     until(visit, lambda: "stopped at step" in status(visit))  # for everybody who watches
     other.close()
 
@@ -102,7 +102,7 @@ def test_a_stopped_training_goes_on_from_where_it_was_stopped(visit: Visit) -> N
     visit.open(address({"protocol.steps": 400, "protocol.seed": 3, "protocol.record_every": 5}))
     start(visit)
     until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
-    visit.page.get_by_role("button", name="Stop").click()
+    visit.page.get_by_test_id("stMain").get_by_role("button", name="Stop").click()
     until(visit, lambda: "goes on from step" in status(visit))
     stopped = int(re.search(r"goes on from step (\d+)", status(visit))[1])
     assert 0 < stopped <= 400

@@ -121,7 +121,7 @@ def test_a_text_that_no_experiment_may_hold_is_not_kept(store, text):
 
 def test_ids_are_words_that_a_command_line_takes(store):
     run_ids = ask(store, *map(str, range(50)))
-    jobs = [job for job, _ in waiting_jobs(store, "me")]
+    jobs = [job for job, *_ in waiting_jobs(store, "me")]
     assert set("".join(run_ids + jobs)) <= set("0123456789abcdef")
 
 
@@ -268,7 +268,7 @@ def test_a_run_without_a_heartbeat_goes_back_to_the_queue(store):
 
 def test_each_probe_is_a_job_of_its_own_so_that_workers_share_a_comparison(store):
     run_ids = ask(store, "z", "m", "a")
-    assert [waiting_runs(store, job) for job, _ in waiting_jobs(store, "me")] == [[run_id] for run_id in run_ids]
+    assert [waiting_runs(store, job) for job, *_ in waiting_jobs(store, "me")] == [[run_id] for run_id in run_ids]
 
 
 def test_a_job_that_no_worker_can_play_fails_with_the_reason(store):

@@ -155,4 +155,4 @@ def _kept(old: Array, new: Array, axis: int) -> int:
     ours, theirs = ours[:count], theirs[:count]
     if _equal(ours, theirs):  # what grew, as almost always
         return count
-    return next(place for place in range(count) if not _equal(ours[place], theirs[place]))
+    return next(place for place in range(count) if not _equal(ours[place:place + 1], theirs[place:place + 1]))
