@@ -16,7 +16,7 @@ NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary"
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
-              "difference")
+              "difference", "gaussian_softmax")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},

@@ -99,7 +99,7 @@ def test_the_hover_label_of_any_facet_survives_new_numbers(visit):
 @pytest.mark.parametrize("view", DRIFT.views)
 def test_every_view_opens_cold_in_every_language(visit, view, lang):
     visit.open(query(view=view, lang=lang))
-    expect(visit.page.get_by_text(Words(lang)(f"view_help.{view}"))).to_be_visible()
+    expect(visit.page.get_by_text(Words(lang)(f"drift_view_help.{view}"))).to_be_visible()
     expect(visit.page.get_by_role("heading", name=Words(lang)("drift.verdicts"))).to_be_visible(timeout=60_000)
     visit.settle()
     assert visit.page.get_by_test_id("stException").count() == 0
@@ -119,8 +119,8 @@ def test_every_view_is_whole_when_everything_is_not_finite(visit, view):
 def test_another_view_keeps_site_scale_and_variant_in_the_link(visit):
     visit.open(query(site="mlp_out", scale="symlog", view="profile", who="1"))
     drawn(visit)
-    visit.page.get_by_role("radio", name=EN("view.quantiles")).or_(
-        visit.page.get_by_role("button", name=EN("view.quantiles"))).click()
+    visit.page.get_by_role("radio", name=EN("drift_view.quantiles")).or_(
+        visit.page.get_by_role("button", name=EN("drift_view.quantiles"))).click()
     visit.page.wait_for_url("**view=quantiles**")
     visit.settle()
     for kept in ("site=mlp_out", "scale=symlog", "who=1"):

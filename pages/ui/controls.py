@@ -138,18 +138,15 @@ class Controls:
 
     def looked(self) -> str:
         """Draw the ways to look at what was measured; return the chosen one."""
-        t = self._t
+        t, words = self._t, f"{self._place.name}_view"
         st.segmented_control(t("drift.view"), self._place.views, key="view", required=True,
-                             label_visibility="collapsed", format_func=lambda name: t(f"{self._words()}.{name}"))
-        st.caption(t(f"{self._words()}_help.{self._state['view']}"))
+                             label_visibility="collapsed", format_func=lambda name: t(f"{words}.{name}"))
+        st.caption(t(f"{words}_help.{self._state['view']}"))
         return str(self._state["view"])
 
     def shown(self, asks: Sequence[str], variants: Sequence[Variant]) -> dict[str, str]:
         """Draw the controls of a view in one row; return what all views show, by the names of the place's `shown`."""
         return shown.draw(asks, self._place, variants, self._t)
-
-    def _words(self) -> str:
-        return "view" if self._place.name == "drift" else f"{self._place.name}_view"
 
     def _paths(self) -> list[str]:
         """Return the fields that can be changed on this page."""

@@ -31,19 +31,22 @@ FORMATS: dict[str, tuple[str, str]] = {
 """A download's ending → its name and its media type."""
 
 
-def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words) -> None:
-    """Draw a view of what was measured, and say everything about it; of what is not current the pictures alone."""
+def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, place: str) -> None:
+    """Draw a view of what was measured, and say everything about it; of what is not current the pictures alone.
+
+    `place`: the page it stands on.
+    """
     if not stage.finished:
         return
     shown = {**shown, "who": stage.among_finished(shown["who"])}
     pictures = looked.make(stage.finished, shown, t)
     if not stage.current:
         for picture in pictures:
-            draw(picture, "drift")
+            draw(picture, place)
         st.caption(t("drift.previous"))
         return
     for picture in pictures:
-        panel(picture, stage.finished, t, "drift", choose_site)
+        panel(picture, stage.finished, t, place, choose_site)
     if looked.more is not None:
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)

@@ -1,0 +1,50 @@
+"""A page that compares: a base and its variants, looked at in one of many ways, and what that says in words.
+
+Say what it is, ask, measure, draw, say: every such page is a place (`pages.ui.places`) and a table of views. It knows
+no view and no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from pages.ui import controls, explain, link, panels, stage
+from pages.ui.controls import Controls
+from pages.ui.language import words
+from pages.ui.link import View
+from pages.ui.places import Place
+from pages.ui.views import Viewpoint
+
+
+def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
+    """Draw the page of `place`; its words are under ``<place>.title``, ``<place>_view`` and ``<place>_view_help``."""
+    t = words()
+    desk = Controls(place, t)
+    notices = desk.settle()
+
+    st.title(t(f"{place.name}.title"))
+    for notice in notices:
+        st.warning(explain.notice(notice, t), icon=":material/link_off:")
+
+    with st.sidebar:
+        desk.base()
+        changes = desk.variants()
+    looked = views[desk.looked()]
+    asked, chart, settings = st.container(), st.container(), desk.settings()
+
+    base, wrong = desk.described()
+    compared, refused = link.compared(View(base=base, variants=changes))
+    variants = controls.named(compared, t)
+    with asked:
+        shown = desk.shown(looked.asks, variants)
+    desk.mirror(View(st.session_state["preset"], base, changes, shown))
+
+    with chart:
+        if wrong:
+            for where in (st, settings):
+                where.error(explain.refused(wrong, t), icon=":material/block:")
+        for notice in refused:
+            st.warning(explain.notice(notice, t), icon=":material/block:")
+        panels.view(looked, stage.measured(variants, t, place.name), shown, t, place.name)
