@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from core import rules
 from core.experiment import Experiment, Model
+from core.init_scales import deepnorm_constants
 from core.placements import SLOTS, Placement
 from core.tables import NORMS, PLACEMENTS
 
@@ -89,11 +90,6 @@ def play(x: X, view: V, sublayers: Mapping[str, Callable[[X, V], X]], see: Mappi
     """Return the stream after a block: two sublayers by part (one that is left out is the identity), and its sites."""
     x = see["resid_mid"](sublayers["attn"](see["resid_pre"](x), view))
     return see["resid_post"](sublayers["mlp"](x, view))
-
-
-def deepnorm_constants(n_layers: int) -> tuple[float, float]:
-    """Return DeepNorm's (α, β) = ((2L)^¼, (8L)^−¼): the stream's factor and the init's (arXiv:2203.00555)."""
-    return math.pow(2 * n_layers, 0.25), math.pow(8 * n_layers, -0.25)
 
 
 def _sites(model: Model, placement: Placement, has_norm: bool) -> frozenset[str]:

@@ -1,9 +1,9 @@
 """The tables of names: what an experiment may say, and where the code behind each name stands.
 
 An entry is the import path of its factory, ``module:attribute``, so that names can be listed, validated and drawn as
-menus without importing torch; `load` fetches the factory when a model is really built. A placement needs no torch: its
-entry is the expression itself. This file does not know what a factory does. A new entry here appears in every menu, in
-the JSON Schema and in the tests by itself; its words are in ``assets/text``.
+menus without importing torch; `load` fetches the factory when a model is really built. A placement and an init need no
+torch: their entries are the expressions themselves. This file does not know what a factory does. A new entry here
+appears in every menu, in the JSON Schema and in the tests by itself; its words are in ``assets/text``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from core import placements
+from core import init_scales, placements
+from core.init_scales import Init
 from core.placements import Placement
 
 
@@ -50,7 +51,7 @@ PLACEMENTS: dict[str, Placement] = {
     "sandwich": placements.sandwich,
     "branch": placements.branch,
 }
-"""The one table whose entries are the things themselves: a placement is an expression that needs no torch."""
+"""The entries are the things themselves: a placement is an expression that needs no torch, and so is an init."""
 
 ACTIVATIONS: dict[str, str] = {
     "gelu": "core.activations:gelu",
@@ -66,15 +67,15 @@ ACTIVATIONS: dict[str, str] = {
 
 GATED_ACTIVATIONS = frozenset({"swiglu", "geglu", "reglu"})
 
-INITS: dict[str, str] = {
-    "xavier": "core.inits:xavier",
-    "normal": "core.inits:normal",
-    "lecun": "core.inits:lecun",
-    "kaiming": "core.inits:kaiming",
-    "torch_default": "core.inits:torch_default",
-    "orthogonal": "core.inits:orthogonal",
-    "gpt2": "core.inits:gpt2",
-    "deepnorm": "core.inits:deepnorm",
+INITS: dict[str, Init] = {
+    "xavier": Init(init_scales.xavier),
+    "normal": Init(init_scales.normal),
+    "lecun": Init(init_scales.lecun),
+    "kaiming": Init(init_scales.kaiming),
+    "torch_default": Init(init_scales.torch_default),
+    "orthogonal": Init(init_scales.orthogonal, "core.inits:orthogonal"),
+    "gpt2": Init(init_scales.gpt2),
+    "deepnorm": Init(init_scales.deepnorm),
 }
 
 PATTERNS: dict[str, str] = {
@@ -118,5 +119,10 @@ def load(table: Mapping[str, str] | Mapping[str, Norm], name: str) -> Any:
     Errors: KeyError when the table has no such entry.
     """
     entry = table[name]
-    module, attribute = (entry if isinstance(entry, str) else entry.factory).split(":")
+    return fetch(entry if isinstance(entry, str) else entry.factory)
+
+
+def fetch(path: str) -> Any:
+    """Return what stands at an import path, ``module:attribute``."""
+    module, attribute = path.split(":")
     return getattr(import_module(module), attribute)

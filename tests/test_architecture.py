@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = sorted([ROOT / "app.py", *(path for folder in ("core", "pages", "scripts")
                                    for path in ROOT.glob(f"{folder}/**/*.py"))])
 NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary", "cost", "comparison", "placements",
-              "plan", "wiring", "notation", "formulas", "equations", "lineage", "shapes")
+              "plan", "init_scales", "wiring", "notation", "formulas", "equations", "lineage", "shapes")
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",

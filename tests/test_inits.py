@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from core.experiment import parse
-from core.inits import deepnorm_constants, generator, unit_normals
+from core.init_scales import Fan, deepnorm_constants, gain
+from core.inits import generator, unit_normals
 from core.model import build
 from core.tables import INITS
 
@@ -86,9 +87,22 @@ def test_an_orthogonal_matrix_is_that_of_torch_for_the_same_draws():
     torch.manual_seed(5)
     theirs = torch.nn.init.orthogonal_(torch.empty(24, 16))
     torch.manual_seed(5)
-    from core.inits import Fan, orthogonal
+    from core.inits import orthogonal
 
-    torch.testing.assert_close(orthogonal(torch.randn(24, 16), Fan("in", 16, 24, 1, 0.02)), theirs)
+    torch.testing.assert_close(orthogonal(torch.randn(24, 16)), theirs)
+
+
+@pytest.mark.parametrize("shape", [(24, 16), (16, 24), (16, 16)])
+@pytest.mark.parametrize("init", INITS)
+def test_the_std_that_an_init_says_is_that_of_what_it_draws(init, shape):
+    from core.inits import drawn
+
+    experiment = parse({"model": {"init": init, "init_gain": 1.5, "output_gain": 0.5}})
+    for role in ("attn.q", "attn.o", "mlp.in", "mlp.out"):
+        weight = drawn(experiment, f"layers.0.{role}.weight", shape, torch.float64)
+        fan = Fan(role.partition(".")[2], shape[1], shape[0], 12, 0.02)
+        expected = INITS[init].std(fan) * gain(experiment.model, fan.role)
+        assert weight.square().mean().sqrt().item() == pytest.approx(expected, rel=5 / math.sqrt(2 * weight.numel()))
 
 
 def test_deepnorm_is_xavier_with_four_matrices_scaled_and_the_gate_left_alone():

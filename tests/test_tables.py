@@ -10,14 +10,21 @@ from pages.ui.text import LANGUAGES, Words
 
 TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, dict) and name.isupper()}
 ENTRIES = [(table, name) for table, entries in TABLES.items() for name in entries]
+THEMSELVES = ("PLACEMENTS", "INITS")
+"""Tables whose entries are the things themselves."""
 WORDS = {"norm": tables.NORMS, "placement": tables.PLACEMENTS, "init": tables.INITS, "preset": PRESETS,
          "preset_help": PRESETS, "site": SITES, "site_help": SITES, "statistic": STATISTICS, "head": HEAD_MEASURES,
          "what": {**STATISTICS, **HEAD_MEASURES}, "formula": {**STATISTICS, **HEAD_MEASURES}}
 
 
-@pytest.mark.parametrize(("table", "name"), [(table, name) for table, name in ENTRIES if table != "PLACEMENTS"])
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table, name in ENTRIES if table not in THEMSELVES])
 def test_every_entry_names_something_that_can_be_loaded(table, name):
     assert tables.load(TABLES[table], name) is not None
+
+
+@pytest.mark.parametrize("name", tables.INITS)
+def test_what_shapes_an_inits_draws_can_be_loaded(name):
+    assert not tables.INITS[name].shape or callable(tables.fetch(tables.INITS[name].shape))
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
