@@ -16,7 +16,8 @@ NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary"
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
-              "difference", "gaussian_softmax")
+              "difference", "gaussian_softmax", "gaussian_activation",
+              "mean_pattern", "theory")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},
