@@ -38,6 +38,10 @@ THRESHOLDS: dict[str, float] = {
     "massive_ratio": 1000.0,
     "even_tokens": 2.0,
     "token_stands_out": 10.0,
+    "saturated_entropy": 0.3,
+    "uniform_entropy": 0.98,
+    "small_scores": 0.5,
+    "many_heads": 0.25,
 }
 """steady: the stream stays within this factor of its own start, both ways. exploding, vanishing: slope of ln rms per
 block (0.05: doubling within 14 blocks), which is an alarm once the growth over all layers passes alarm_growth, or its
@@ -45,7 +49,8 @@ inverse. collapsed: mean cosine between different tokens after the last block. l
 below the normal float16. overwritten, idle: mean cosine into and out of one block. dominant, faint: rms of a branch
 over that of the stream it is added to. kurtosis: a Gaussian's is 3, that of models with outlier features in the
 hundreds and thousands (Bondarenko et al. 2023, arXiv:2306.12929). massive: of one entry, value and value over median
-(Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token."""
+(Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token. saturated,
+uniform: normalized entropy of a head; small_scores: the spread of scores between tokens that have nothing in common; many_heads: share of all heads."""
 
 
 FAR_DEPTHS = 100

@@ -21,6 +21,10 @@ EXTRA_WIDTH = 2
 """Pixels by which a line is wider than the one drawn over it."""
 
 
+MODES = {"line": "", "points": "markers", "prediction": "lines"}
+"""Role of a series → how it is drawn; "" as its number of points asks for."""
+
+
 @dataclass(frozen=True)
 class Film:
     """The same lines at many steps. `steps`: (N,); `values`: of each line, (N, its layers).
@@ -67,7 +71,7 @@ def profile(series: Sequence[Series], frame: Frame, t: Text, film: Film | None =
 def _traces(series: Sequence[Series], drawable: Sequence[Mask], axis: Axis, frame: Frame, t: Text,
             always: bool) -> Iterator[Part]:
     """Yield a line for each variant, and its triangles where it has gaps, or `always`."""
-    looks = [(one.style.color, one.style.dash) for one in series]
+    looks = [(one.style.color, one.style.dash, one.role) for one in series]
     for row, (one, mask) in enumerate(zip(series, drawable, strict=True)):
         line = _line(one, axis, len(series) - 1 - row, frame, t)
         yield line | _name_at_end(line, one, mask) if looks.count(looks[row]) > 1 else line
@@ -88,8 +92,9 @@ def _line(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
         "type": "scatter", "x": np.asarray(one.layers, dtype=np.int32), "y": axis.place(one.values),
         "customdata": np.asarray(one.values, np.float64) if kept else None,
         "name": marks.literal(one.name), "uid": marks.uid(one), "legendgroup": marks.uid(one),
-        "mode": "lines+markers" if points else "lines", "connectgaps": False,
-        "line": {"color": one.style.color, "dash": one.style.dash, "width": 3 + extra},
+        "mode": MODES[one.role] or ("lines+markers" if points else "lines"), "connectgaps": False,
+        "line": {"color": one.style.color, "dash": "dot" if one.role == "prediction" else one.style.dash,
+                 "width": 3 + extra},
         "marker": {"symbol": one.style.symbol, "size": 8 + extra},
         "hovertemplate": f"{marks.hover(one, frame, t)}<br><b>{value}</b>{unit}<extra></extra>",
     }

@@ -59,6 +59,7 @@ class Series:
 
     `name` is what the visitor reads; `key` (default: name) is the same in all languages: a hidden line stays hidden.
     `non_finite`: entries that were not finite at each layer, empty for none anywhere; the value is then over the rest.
+    `role`: "line"; "points" where a prediction is drawn beside it; "prediction", a dotted line without points.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Series:
     site: str = ""
     key: str = ""
     non_finite: NDArray[np.floating] = field(default_factory=nothing, compare=False)
+    role: str = "line"
 
     @property
     def in_part(self) -> Mask:
