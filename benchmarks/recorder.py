@@ -216,26 +216,31 @@ def _warm(stack: Stack, data: Batch, ways: list[Way]) -> None:
     _timed(bare, stack, data)
 
 
-def peak(size: str, name: str) -> float:
-    """Return the MiB by which a step of a fresh process exceeds what it held before: high-water mark of its RSS."""
+def fresh(script: str, *arguments: str) -> list[float]:
+    """Return the numbers that `script` prints in a process of its own, which gives back what it frees."""
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run([sys.executable, __file__, "--peak", size, name], capture_output=True, text=True, check=True,
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=True,
                           env=environment)
-    return float(done.stdout)
+    return [float(number) for number in done.stdout.split()]
 
 
 def measure_peak(size: str, name: str) -> float:
-    """Return the same in this process; Linux."""
+    """Return the MiB by which a step exceeds what this process held before."""
     torch.set_num_threads(1)
     way = bare if name == "bare" else WAYS[name][1]
     stack, data = made(SIZES[size])
     small = made(Size(1, 16, 8, 2))
     _timed(way, *small)
     with way(stack, data) as plays:
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
-        before = _status("VmRSS")
-        plays[0][1]()
-        return (_status("VmHWM") - before) / 1024
+        return grown(plays[0][1])
+
+
+def grown(play: Play) -> float:
+    """Return the MiB by which `play` exceeds what is held before: the high-water mark of the process's RSS; Linux."""
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    before = _status("VmRSS")
+    play()
+    return (_status("VmHWM") - before) / 1024
 
 
 def _status(field: str) -> float:
@@ -285,9 +290,9 @@ def report(quick: bool) -> None:
                                  for name, size in DEPTHS.items()})
     peaks = {}
     for name in ("tiny",) if quick else SIZES:
-        base, ways = peak(name, "bare"), {way: peak(name, way) for way in (OURS, CACHED)}
-        peaks[name] = {"bare step": f"{base:.0f} MiB",
-                       **{way: f"{value:.0f} MiB, {value / base:.2f}×" for way, value in ways.items()}}
+        base, *others = (fresh(__file__, "--peak", name, way)[0] for way in ("bare", OURS, CACHED))
+        peaks[name] = {"bare step": f"{base:.0f} MiB", **{way: f"{value:.0f} MiB, {value / base:.2f}×"
+                                                         for way, value in zip((OURS, CACHED), others, strict=True)}}
     table("peak memory of a step", peaks)
 
 

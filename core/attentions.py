@@ -30,8 +30,8 @@ class View:
     """What all blocks share in one forward pass.
 
     `mask`: (B, T), true at real tokens, or None; `visible`: true where a query may see a key, broadcasting to
-    (B, H, T, T), or None where torch's own rule says it (all, or causal when fused); `turn`: puts positions into
-    queries and keys.
+    (B, H, T, T), or None where all are seen; causality is not in it when fused. `turn`: puts positions into queries and
+    keys.
     """
 
     mask: Tensor | None
@@ -42,10 +42,11 @@ class View:
 def visible_keys(like: Tensor, mask: Tensor | None, causal: bool, fused: bool) -> Tensor | None:
     """Return what each query may see, or None where no tensor is needed to say it.
 
-    `like`: (B, T, D), for its length and device. Real tokens come first in a sequence, so every query sees a key.
+    `like`: (B, T, D), for its length and device; `fused`: causality is left to the attention, which needs no T×T tensor
+    for it. Real tokens come first in a sequence, so every query sees a key.
     """
     keys = None if mask is None else mask[:, None, None, :]  # (B, 1, 1, T)
-    if not causal or (fused and keys is None):
+    if not causal or fused:
         return keys
     length = like.shape[1]
     earlier = torch.ones(length, length, dtype=torch.bool, device=like.device).tril()  # (T, T)
@@ -102,15 +103,19 @@ class Attention(nn.Module):
 def fused(attention: Attention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
     """Return pattern·v, (B, H, T, K), by torch's fused kernel; no T×T tensor, scores and pattern are not observed.
 
-    With dropout on the pattern the gradients are torch's own too, which huge scores spoil (core.fused). A scale of 0 or
-    below goes into q: torch's causal kernel multiplies its own −Inf with it and gives NaN (2.13.0).
+    With dropout on the pattern the gradients are torch's own too, which huge scores spoil (core.fused), and torch's CPU
+    writes the pattern out. A scale of 0 or below goes into q: torch's causal kernel multiplies its own −Inf with it and
+    gives NaN (2.13.0).
     """
-    causal, scale = attention.causal and view.visible is None, attention.scale
+    causal, visible, scale = attention.causal, view.visible, attention.scale
     if scale <= 0:
         q, scale = q * scale, 1.0
-    if attention.dropped():
-        return F.scaled_dot_product_attention(q, k, v, view.visible, attention.dropped(), causal, scale=scale)
-    return exact.attention(q, k, v, view.visible, causal, scale)
+    if not attention.dropped():
+        return exact.attention(q, k, v, visible, causal, scale)
+    if causal and visible is not None:  # of which torch takes one
+        every = slice(0, q.shape[2])
+        causal, visible = False, exact.seen(visible, causal, every, every, q)
+    return F.scaled_dot_product_attention(q, k, v, visible, attention.dropped(), causal, scale=scale)
 
 
 def explicit(attention: Attention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:

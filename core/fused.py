@@ -10,6 +10,7 @@ Shapes: B batch, H heads, T positions, K head dimension; Q queries of a piece, N
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,14 +19,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 PIECE = 1 << 20
-"""Scores held at a time in the backward pass, as long as one query's fit: no T×T tensor for long T."""
+"""Pairs held at a time, as long as one query's fit: no T×T tensor for long T, neither of scores nor of what is seen."""
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, causal: bool, scale: float) -> Tensor:
     """Return softmax(scale·q·kᵀ)·v, (B, H, T, K), of q, k, v (B, H, T, K).
 
-    `visible`: true where a query may see a key, broadcasting to (B, H, T, T); `causal`: hides later keys, without
-    `visible`.
+    `visible`: true where a query may see a key, broadcasting to (B, H, T, T), or None for everywhere; `causal` hides
+    later keys besides. Every query sees a key.
     """
     mixed: Tensor = _Attention.apply(q, k, v, visible, causal, scale)  # type: ignore[no-untyped-call]
     return mixed
@@ -37,7 +38,14 @@ class _Attention(torch.autograd.Function):
         q, k, v, visible, causal, scale = given
         ctx.save_for_backward(q, k, v, visible)
         ctx.causal, ctx.scale = causal, scale
-        return F.scaled_dot_product_attention(q, k, v, visible, 0.0, causal, scale=scale)
+        if visible is None or not causal:  # one rule, which torch's kernel knows by itself
+            return F.scaled_dot_product_attention(q, k, v, visible, 0.0, causal, scale=scale)
+        mixed = torch.empty_like(q)
+        for queries, keys in _pieces(q, causal):
+            pairs = seen(visible, causal, queries, keys, q)
+            mixed[:, :, queries] = F.scaled_dot_product_attention(q[:, :, queries], k[:, :, keys], v[:, :, keys],
+                                                                  pairs, scale=scale)
+        return mixed
 
     @staticmethod
     @once_differentiable
@@ -46,16 +54,12 @@ class _Attention(torch.autograd.Function):
         wide = torch.promote_types(q.dtype, torch.float32)
         q_, k_, v_, grad = (x.to(wide) for x in (q, k, v, above[0]))
         dq, dk, dv = torch.empty_like(q_), torch.zeros_like(k_), torch.zeros_like(v_)
-        length = q.shape[-2]
-        step = max(1, min(length, PIECE // max(1, q.shape[0] * q.shape[1] * length)))
-        for start in range(0, length, step):
-            queries = slice(start, min(start + step, length))
-            keys = slice(0, queries.stop if ctx.causal else length)
+        for queries, keys in _pieces(q, ctx.causal):
             scaled, g = q_[:, :, queries] * ctx.scale, grad[:, :, queries]
             k_seen, v_seen = k_[:, :, keys], v_[:, :, keys]
             scores = scaled @ k_seen.transpose(-2, -1)  # (B, H, Q, N)
-            hidden = _hidden(visible, ctx.causal, queries, keys, scores)
-            p = (scores if hidden is None else scores.masked_fill_(hidden, -torch.inf)).softmax(-1)
+            pairs = seen(visible, ctx.causal, queries, keys, q)
+            p = (scores if pairs is None else scores.masked_fill_(~pairs, -torch.inf)).softmax(-1)
             dv[:, :, keys] += p.transpose(-2, -1) @ g
             dp = g @ v_seen.transpose(-2, -1)
             ds = p * (dp - (dp * p).sum(-1, keepdim=True))
@@ -64,11 +68,24 @@ class _Attention(torch.autograd.Function):
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None
 
 
-def _hidden(visible: Tensor | None, causal: bool, queries: slice, keys: slice, like: Tensor) -> Tensor | None:
-    """Return which pairs of a piece are hidden, broadcasting to (B, H, Q, N), or None where none is."""
+def seen(visible: Tensor | None, causal: bool, queries: slice, keys: slice, like: Tensor) -> Tensor | None:
+    """Return which pairs of a piece see each other, broadcasting to (B, H, Q, N), or None where all do.
+
+    `visible`, `causal`: as for `attention`; `like`: on the device that is wanted.
+    """
     if visible is not None:
-        return ~(visible[..., queries, keys] if visible.shape[-2] > 1 else visible[..., keys])
+        visible = visible[..., queries if visible.shape[-2] > 1 else slice(None), keys]
     if not causal:
-        return None
+        return visible
     places = torch.arange(keys.stop, device=like.device)
-    return places > places[queries, None]
+    earlier = places <= places[queries, None]
+    return earlier if visible is None else visible & earlier
+
+
+def _pieces(q: Tensor, causal: bool) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of queries and of the keys that they may see, which cover all of `q` (B, H, T, K) once."""
+    batch, heads, length = q.shape[:3]
+    step = max(1, min(length, PIECE // max(1, batch * heads * length)))
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        yield slice(start, stop), slice(0, stop if causal else length)

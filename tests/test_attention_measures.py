@@ -8,6 +8,8 @@ import naive
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core import attention_measures
 from core.attention_measures import PATTERNS, general, head_measures, measures_of_scores
@@ -109,6 +111,35 @@ def test_entropy_norm_is_one_when_uniform_and_zero_when_one_hot_at_every_length(
     alike = torch.eye(length)[None, None]
     found = measured(alike, alike, None, Heads(1000.0, None, "softmax", causal))
     assert found["entropy"][0] == pytest.approx(0, abs=1e-6)
+
+
+def padded(lengths):
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+WAYS = {"the fast way": head_measures, "the general way": general}
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_entropy_norm_is_1_000_when_uniform_and_0_000_when_one_hot_at_every_length_with_padding(way, causal):
+    place = list(HEAD_MEASURES).index("entropy_norm")
+    for length in range(2, 81):
+        lengths = [length, max(2, length // 2), 1]  # a sequence of one token has no choice, and does not count
+        alike = torch.eye(length).expand(3, 2, -1, -1).contiguous()
+        for scale, shown in ((0.0, "1.000"), (100.0, "0.000")):
+            found = WAYS[way](alike, alike, padded(lengths), Heads(scale, None, "softmax", causal))[place]
+            assert [f"{value:.3f}" for value in found.tolist()] == 2 * [shown], length
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(lengths=st.lists(st.integers(1, 24), min_size=1, max_size=3).filter(lambda found: max(found) > 1),
+       seed=st.integers(0, 1000), causal=st.booleans(), exponent=st.floats(-8, 8))
+def test_entropy_norm_lies_between_0_and_1_whatever_the_scores(way, lengths, seed, causal, exponent):
+    q, k = (draw(len(lengths), 2, max(lengths), 4, seed=seed + n) for n in range(2))
+    rule = Heads(10**exponent, None, "softmax", causal)
+    found = WAYS[way](q, k, padded(lengths), rule)[list(HEAD_MEASURES).index("entropy_norm")]
+    assert (found >= 0).all() and (found <= 1 + torch.finfo(torch.float32).eps).all()  # sums over a row are in float32
 
 
 @pytest.mark.parametrize("length", [int(length) for length in ACCEPTANCE["A05"]["expect"]])

@@ -211,6 +211,22 @@ def test_dropout_falls_on_the_pattern_after_it_was_shown():
     assert not torch.equal(stack(vectors()).x, stack(vectors()).x)
 
 
+@pytest.mark.parametrize("protocol", ["fused", "explicit"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_dropout_on_the_pattern_shows_no_query_what_comes_later(padded, protocol):
+    mask, outputs = torch.arange(6) < torch.tensor([[6], [4]]) if padded else None, []
+    for moved in (0.0, 3.0):
+        x = vectors()
+        x[0, 4:] += moved
+        x[1, 4 if padded else 5:] += moved
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            outputs.append(attend(mask, x, {"attention": protocol}, dropout=0.5)[1]["out"])
+    same = (outputs[0] == outputs[1]).all(-1)
+    assert same[0].tolist() == 4 * [True] + 2 * [False]
+    assert same[1].tolist() == (4 * [True] + 2 * [False] if padded else 5 * [True] + [False])
+
+
 @pytest.mark.parametrize(("size", "rounding"), [(1.0, 1e-5), (1e2, 1e-4), (1e4, 1e-2)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_fused_gradients_are_those_of_the_written_out_softmax_at_any_scale(size, rounding, causal):
