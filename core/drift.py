@@ -49,8 +49,9 @@ inverse. collapsed: mean cosine between different tokens after the last block. l
 below the normal float16. overwritten, idle: mean cosine into and out of one block. dominant, faint: rms of a branch
 over that of the stream it is added to. kurtosis: a Gaussian's is 3, that of models with outlier features in the
 hundreds and thousands (Bondarenko et al. 2023, arXiv:2306.12929). massive: of one entry, value and value over median
-(Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token. saturated,
-uniform: normalized entropy of a head; small_scores: the spread of scores between tokens that have nothing in common; many_heads: share of all heads."""
+(Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token.
+saturated, uniform: normalized entropy of a head. small_scores: spread of the scores of tokens that have nothing in
+common. many_heads: share of all heads."""
 
 
 FAR_DEPTHS = 100

@@ -37,7 +37,8 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "last_layer": "last_layer", "level": "level", "ratio": "ratio", "rest": "rest", "least": "smallest",
     "factor": "factor", "kurtosis": "kurtosis", "crest": "crest", "loss_scale": "scale", "count": "count",
     "value": "value", "dim": "dim", "depth": "depth", "kept": "kept", "start_loss": "start", "last_loss": "last",
-    "chance": "chance", "step": "step", "window": "window",
+    "chance": "chance", "step": "step", "window": "window", "total": "total", "entropy_norm": "entropy",
+    "score_std": "spread", "score_scale": "reach",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 

@@ -97,6 +97,13 @@ DRIFT = Place(
 """One forward and backward pass at initialization. `who`: the variant that a view of a single one looks at, 0 the base;
 `layer`: the one that a view of a single layer looks at."""
 
+ENTROPY = Place(
+    "entropy",
+    {"view": ("heads", "causes", "theory"), "measure": tuple(HEAD_MEASURES),
+     "who": tuple(str(number) for number in range(7))},
+    {"view": "heads", "measure": "entropy_norm", "who": "0"}, withheld=NOT_BUILT | OF_TRAINING)
+"""The attention of every head in one pass at initialization."""
+
 LIVE = Place(
     "live",
     {"view": ("overview", "layers", "updates", "entropy", "autopsy"),

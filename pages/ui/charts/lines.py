@@ -94,7 +94,7 @@ def _line(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
         "name": marks.literal(one.name), "uid": marks.uid(one), "legendgroup": marks.uid(one),
         "mode": MODES[one.role] or ("lines+markers" if points else "lines"), "connectgaps": False,
         "line": {"color": one.style.color, "dash": "dot" if one.role == "prediction" else one.style.dash,
-                 "width": 3 + extra},
+                 "width": 3 if one.role == "prediction" else 3 + extra},
         "marker": {"symbol": one.style.symbol, "size": 8 + extra},
         "hovertemplate": f"{marks.hover(one, frame, t)}<br><b>{value}</b>{unit}<extra></extra>",
     }

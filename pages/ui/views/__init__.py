@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pages.ui.cache import Measured
 from pages.ui.picture import Picture
 from pages.ui.text import Words
-from pages.ui.views import block, depth, judges, overview, spread, tokens
+from pages.ui.views import attention, block, depth, judges, overview, spread, tokens
 from pages.ui.views.judges import Judge
 
 Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
@@ -46,3 +46,10 @@ VIEWS: dict[str, Viewpoint] = {
     "text": Viewpoint(tokens.text, judges.on_text, ("who", "layer", "scale"), single=True),
     "wiring": Viewpoint(block.wiring, judges.on_wiring, more=block.formulas),
 }
+
+ENTROPY_VIEWS: dict[str, Viewpoint] = {
+    "heads": Viewpoint(attention.heads, judges.on_attention, ("measure", "who")),
+    "causes": Viewpoint(attention.causes, judges.on_attention, ("who",)),
+    "theory": Viewpoint(attention.theory, judges.on_attention),
+}
+"""Those of the entropy page."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from core import drift, landscape, verdicts
+from core import drift, entropy_causes, landscape, verdicts
 from core.branch_input import branch_inputs
 from core.drift import Verdict
 from core.experiment import Experiment
@@ -67,6 +67,11 @@ def on_outliers(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Ver
 def on_text(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict]:
     """Whether single tokens stand far above the rest."""
     return [verdicts.token_sizes(trace, experiment)]
+
+
+def on_attention(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict]:
+    """Why the heads' entropy is what it is, and whether the tokens still differ."""
+    return [entropy_causes.attention_verdict(trace, experiment), drift.token_rank(trace)]
 
 
 def on_wiring(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict]:

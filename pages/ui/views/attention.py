@@ -1,0 +1,222 @@
+"""The views of the entropy page: a measure of every head as a map, the cause of each, and theory over what is measured.
+
+It knows how heads are arranged; the engine judges causes and predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.branch_input import branch_input
+from core.entropy_causes import EVIDENCE, Causes, entropy_causes
+from core.experiment import parse
+from core.theory import NoPrediction, Prediction, predict
+from core.trace import F64
+from core.vocabulary import HEAD_MEASURES, STREAM
+from pages.ui import charts, explain
+from pages.ui.cache import Measured
+from pages.ui.picture import Columns, Picture, Subject
+from pages.ui.text import Words
+from pages.ui.views import depth
+from pages.ui.views.depth import Number, Shown
+from pages.ui.views.tokens import focus
+
+ROW_PX, AROUND_PX, LEAST_ROWS, MOST_PX = 26, 190, 5, 760
+"""Height of a head's row, of what stands around them, rows at least, and of a map at most."""
+
+LOGARITHMIC = frozenset({"rms", "score_std", "score_absmax", "q_rms", "k_rms"})
+"""Numbers that may grow without bound."""
+
+
+def heads(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
+    """One measure of every head of one variant, and its mean over the heads over depth, all variants."""
+    return [_map(measured, shown, t), _lines(measured, shown["measure"], t)]
+
+
+def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
+    one, snapshot = focus(measured, shown)
+    measure, rows = shown["measure"], _attending(one)
+    values = snapshot.heads[measure][rows].T  # (H, R)
+    title = t("entropy.map_title", measure=t(f"head.{measure}"), variant=one.name)
+    frame = _frame(title, measure, t("entropy.head"), [values], t)
+    whole = np.ones(values.shape, bool)
+    table = charts.Grid([str(row) for row in rows], [str(head) for head in range(len(values))], values, whole, whole,
+                        name=one.name)
+    return Picture("heads", charts.grid(table, frame, t) if rows else None, title, Subject(extra=(measure,)),
+                   partial(_table, rows, {measure: values.T}, t), _height(len(values)), _no_head(one, t),
+                   variant=one.name)
+
+
+def _lines(measured: Sequence[Measured], measure: str, t: Words) -> Picture:
+    found = depth.dressed({one.name: _mean(one, measure) for one in measured}, measured)
+    series = [line for line in found.values() if line is not None]
+    title = t("entropy.mean_title", measure=t(f"head.{measure}"))
+    frame = _frame(title, measure, t(f"head.{measure}"), [one.values for one in series], t)
+    return Picture("mean", charts.profile(series, frame, t) if series else None, title, Subject(extra=(measure,)),
+                   partial(depth.table, found, t), depth.SMALL_PX)
+
+
+def _mean(one: Measured, measure: str) -> charts.Series | None:
+    """Return the mean over the heads of each layer that attends."""
+    rows = _attending(one)
+    if one.trace is None or not rows:
+        return None
+    return charts.Series(one.name, np.array(rows), one.trace.snapshots[-1].heads[measure][rows].mean(1),
+                         key=one.variant.key)
+
+
+def causes(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
+    """The cause of every head of one variant with its evidence, and that evidence over depth."""
+    one, _ = focus(measured, shown)
+    assert one.trace is not None
+    found = entropy_causes(one.trace, one.experiment)
+    title = t("entropy.causes_title", variant=one.name)
+    subject = Subject(extra=("cause", "score_scale", "entropy_norm", "score_std", "q_rms", "k_rms", "qk_cosine"))
+    remarks = () if found.layers else (t("entropy.no_softmax") if _attending(one) else _no_head(one, t)[0],)
+    frame = charts.Frame(title=title, statistic="cause", y_title=t("entropy.head"), x_title=t("chart.layer"),
+                         y_scale="linear")
+    table = charts.Heads([str(layer) for layer in found.layers], found.names.tolist(), _evidence(found, t))
+    picture = Picture("causes", charts.causes(table, frame, t) if found.layers else None, title, subject,
+                      partial(_table, found.layers, {"cause": found.names, **found.evidence}, t),
+                      _height(found.names.shape[1]), remarks, variant=one.name)
+    return [picture, _lines(measured, "score_std", t), _cosines(measured, t)]
+
+
+def _evidence(found: Causes, t: Words) -> list[list[str]]:
+    """Say of each head what its cause was told from."""
+    return [["<br>".join(f"{t(f'evidence.{name}')} {explain.number(float(found.evidence[name][row, head]))}"
+                         for name in EVIDENCE) for head in range(found.names.shape[1])]
+            for row in range(len(found.layers))]
+
+
+def _cosines(measured: Sequence[Measured], t: Words) -> Picture:
+    """Return how alike the tokens are that attention reads, over depth."""
+    found = depth.dressed({one.name: _fed(one) for one in measured}, measured)
+    series = [line for line in found.values() if line is not None]
+    title = t("entropy.fed_title")
+    frame = charts.Frame(title=title, statistic="token_cosine", y_title=t("statistic.token_cosine"),
+                         x_title=t("chart.layer"), y_scale="linear", unit=depth.unit_said("cosine", t))
+    return Picture("fed", charts.profile(series, frame, t) if series else None, title, Subject(("token_cosine",)),
+                   partial(depth.table, found, t), depth.SMALL_PX)
+
+
+def _fed(one: Measured) -> charts.Series | None:
+    if one.trace is None:
+        return None
+    fed = branch_input(one.trace, "attention", "token_cosine")
+    return charts.Series(one.name, np.array(fed.layers), fed.values, key=one.variant.key) if fed.layers else None
+
+
+def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
+    """What mathematics predicts as dotted lines, what was measured as points: stream, likeness, entropy, gain."""
+    found = {one.name: prediction(one) for one in measured}
+    silent = tuple(depth.said_once({name: t(f"no_prediction.{one}") if isinstance(one, str) else ""
+                                    for name, one in found.items()}, t))
+    known = {name: one for name, one in found.items() if isinstance(one, Prediction)}
+    of_sites = [_against_site(measured, known, statistic, t) for statistic in ("rms", "token_cosine")]
+    of_heads = [_against_heads(measured, known, measure, t) for measure in ("entropy", "softmax_gain", "score_std")]
+    first, *rest = [*of_sites, *of_heads]
+    return [replace(first, remarks=silent), *rest]
+
+
+def prediction(one: Measured) -> Prediction | str:
+    """Return what is predicted of a variant from its embedding, or the code of why nothing is."""
+    assert one.trace is not None
+    start = [float(one.trace.profile("embed", name)[1][0]) for name in ("rms", "token_cosine")]
+    return _predicted(one.experiment.canonical_json(), *start)
+
+
+@lru_cache(maxsize=128)
+def _predicted(experiment: str, rms: float, token_cosine: float) -> Prediction | str:
+    try:
+        return predict(parse(experiment), rms, token_cosine)
+    except NoPrediction as silent:
+        return silent.code
+
+
+def _against_site(measured: Sequence[Measured], known: Mapping[str, Prediction], statistic: str, t: Words) -> Picture:
+    pairs: dict[str, tuple[NDArray[np.integer], NDArray[np.floating], F64 | None]] = {}
+    for one in measured:
+        assert one.trace is not None
+        layers, values = one.trace.profile(STREAM, statistic)
+        places = np.array(layers, np.int64)
+        told = known[one.name].over_depth(statistic, STREAM, places) if one.name in known else None
+        pairs[one.name] = (places, values, told)
+    number = Number(statistic, STREAM)
+    return _against(measured, pairs, _Kind(statistic, depth.titled(number, depth.at(STREAM, t), t),
+                                           t(f"statistic.{statistic}"), Subject((statistic, ), (STREAM,),
+                                                                                extra=("theory",))), t)
+
+
+def _against_heads(measured: Sequence[Measured], known: Mapping[str, Prediction], measure: str, t: Words) -> Picture:
+    pairs: dict[str, tuple[NDArray[np.integer], NDArray[np.floating], F64 | None]] = {}
+    for one in measured:
+        line = _mean(one, measure)
+        if line is not None:
+            told = known[one.name].heads[measure][line.layers] if one.name in known else None
+            pairs[one.name] = (line.layers, line.values, told)
+    title = t("entropy.mean_title", measure=t(f"head.{measure}"))
+    return _against(measured, pairs, _Kind(measure, title, t(f"head.{measure}"), Subject(extra=(measure, "theory"))), t)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a picture of theory is of: the name of its number, title, axis and subject."""
+
+    name: str
+    title: str
+    axis: str
+    subject: Subject
+
+
+Pairs = Mapping[str, tuple[NDArray[np.integer], NDArray[np.floating], F64 | None]]
+"""Variant → layers, measured and predicted values."""
+
+
+def _against(measured: Sequence[Measured], pairs: Pairs, kind: _Kind, t: Words) -> Picture:
+    """Draw the measured values as points and the predicted ones, where there are any, as a line through them."""
+    styles, found = depth.looks(measured), {}
+    keys = {one.name: one.variant.key for one in measured}
+    for name, (layers, values, told) in pairs.items():
+        found[name] = charts.Series(name, layers, values, styles[name], key=keys[name], role="points")
+        if told is not None and not np.isnan(told).all():
+            said = t("entropy.theory_of", variant=name)
+            found[said] = charts.Series(said, layers, told, styles[name], key=f"{keys[name]}.theory",
+                                        role="prediction")
+    frame = _frame(kind.title, kind.name, kind.axis, [one.values for one in found.values()], t)
+    return Picture(f"theory.{kind.name}", charts.profile(list(found.values()), frame, t) if found else None, kind.title,
+                   kind.subject, partial(depth.table, found, t), depth.SMALL_PX)
+
+
+def _frame(title: str, name: str, axis: str, values: Sequence[NDArray[np.floating]], t: Words) -> charts.Frame:
+    """Return the frame of a chart over depth; a measure without a bound is on a logarithmic axis."""
+    finite = np.concatenate([np.empty(0), *(one.ravel() for one in values)])
+    scale = "log" if name in LOGARITHMIC and (finite[np.isfinite(finite)] > 0).any() else "linear"
+    unit = HEAD_MEASURES[name].unit if name in HEAD_MEASURES else "cosine" if name == "token_cosine" else ""
+    return charts.Frame(title=title, statistic=name, y_title=axis, x_title=t("chart.layer"), y_scale=scale,
+                        unit=depth.unit_said(unit, t))
+
+
+def _attending(one: Measured) -> list[int]:
+    """Return the layers that attend."""
+    return sorted({layer for layer, site in one.trace.layout.sites if site == "q"}) if one.trace else []
+
+
+def _no_head(one: Measured, t: Words) -> tuple[str, ...]:
+    return () if _attending(one) else (t("entropy.no_head", variant=one.name),)
+
+
+def _height(count: int) -> int:
+    return min(AROUND_PX + ROW_PX * max(count, LEAST_ROWS), MOST_PX)
+
+
+def _table(layers: Sequence[int], columns: Mapping[str, np.ndarray], t: Words) -> Columns:
+    """Return a row a head, (R, H) values a column."""
+    cells = list(np.ndindex(next(iter(columns.values())).shape))
+    return {t("chart.layer"): [layers[row] for row, _ in cells], t("entropy.head"): [head for _, head in cells],
+            **{name: [values[cell].item() for cell in cells] for name, values in columns.items()}}

@@ -1,0 +1,67 @@
+"""The entropy page as a visitor meets it: heads, causes, theory; in both languages, cold, with the engine's numbers."""
+
+import numpy as np
+import pytest
+from browser import Visit
+from playwright.sync_api import expect
+
+from core.experiment import parse
+from core.theory import predict
+from core.train import train
+from pages.ui import link
+from pages.ui.link import View
+from pages.ui.places import ENTROPY
+from pages.ui.text import Words
+
+pytestmark = pytest.mark.browser
+
+SMALL = {"model.n_layers": 3, "model.d_model": 32, "input.batch": 2, "input.seq_len": 16}
+
+
+def address(lang="en", base=SMALL, variants=({"model.norm": "none"},), **shown):
+    view = View(base=parse({}).with_values(base), variants=tuple(variants), shown=ENTROPY.defaults | shown)
+    return f"/entropy?lang={lang}&" + "&".join(f"{name}={value}" for name, value in link.write(view, ENTROPY).items())
+
+
+def snapshot(**changes):
+    return next(iter(train(parse({}).with_values(SMALL | {"protocol.device": "cpu"} | changes))))
+
+
+def drawn(visit: Visit, index: int, attribute: str):
+    visit.page.wait_for_function("n => document.querySelectorAll('.driftscope-chart')[n]?.data?.length", arg=index)
+    visit.settle()
+    return visit.page.evaluate(
+        "([n, name]) => document.querySelectorAll('.driftscope-chart')[n].data.map(d => "
+        "JSON.parse(JSON.stringify(d[name]?._inputArray ?? d[name] ?? null, (k, v) => ArrayBuffer.isView(v) ? "
+        "Array.from(v) : v)))", [index, attribute])
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_map_and_the_means_are_the_engines_numbers(visit, lang):
+    visit.open(address(lang, measure="entropy"))
+    expect(visit.page.get_by_text(Words(lang)("entropy_view_help.heads"))).to_be_visible()
+    heads = snapshot().heads["entropy"]
+    np.testing.assert_allclose(drawn(visit, 0, "customdata")[0], heads.T, rtol=1e-5)
+    lines = [line for line in drawn(visit, 1, "y") if line and len(line) == 3]
+    np.testing.assert_allclose(lines[0], heads.mean(1), rtol=1e-5)
+    np.testing.assert_allclose(lines[1], snapshot(**{"model.norm": "none"}).heads["entropy"].mean(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("lang", "saturated"), [("en", "Attention is saturated"), ("zh", "注意力饱和")])
+def test_causes_are_named_with_their_evidence(visit, lang, saturated):
+    t = Words(lang)
+    visit.open(address(lang, SMALL | {"model.qk_gain": 10.0}, view="causes"))
+    assert t("cause.saturated") in drawn(visit, 0, "name")
+    expect(visit.page.get_by_text(saturated, exact=False).first).to_be_visible()
+
+
+def test_theory_stands_beside_what_was_measured_and_says_where_it_is_silent(visit):
+    visit.open(address(variants=[{"model.norm": "batchnorm"}], view="theory"))
+    names, lines = drawn(visit, 0, "name"), drawn(visit, 0, "y")
+    assert names == ["LayerNorm", Words("en")("entropy.theory_of", variant="LayerNorm"), "BatchNorm"]
+    row = snapshot()
+    start = [row.activations[name][0] for name in ("rms", "token_cosine")]
+    theory = predict(parse({}).with_values(SMALL), *map(float, start))
+    told = np.log10([theory.rms[layer, "resid_post"] for layer in range(3)])
+    np.testing.assert_allclose(np.log10(lines[1]) if min(lines[1]) > 1 else lines[1], told, atol=0.05)
+    expect(visit.page.get_by_text("BatchNorm ties tokens together")).to_be_visible()
