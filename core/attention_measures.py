@@ -23,15 +23,12 @@ from torch import Tensor
 from core import fast_heads
 from core.moments import directions, working_dtype
 from core.sites import Heads
-from core.vocabulary import HEAD_MEASURES
+from core.vocabulary import HEAD_MEASURES, SATURATED
 
 PIECE = 1 << 17
 """Scores held at a time; on a GPU PIECE_GPU, where larger pieces keep it busy."""
 
 PIECE_GPU = 1 << 22
-
-SATURATED = 0.99
-"""A query whose largest p is above is saturated."""
 
 
 @dataclass(frozen=True)

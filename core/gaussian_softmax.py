@@ -70,6 +70,11 @@ def gaussian_softmax(std: float | F64, n: int) -> Softmax:
     return Softmax(entropy, 1 - gain, jacobian)
 
 
+def beginning(std: float | F64, n: int) -> F64:
+    """Return ln n − σ²/2, with which the entropy begins for a small `std` and a large `n`; it falls below 0."""
+    return math.log(n) - np.asarray(std, np.float64) ** 2 / 2
+
+
 def _at(sigma: F64, values: F64) -> F64:
     """Return values on FINE at σ; beyond it a/σ + b/σ², through LARGEST and its half."""
     half, last = (np.interp(place, FINE, values) * place for place in (LARGEST / 2, LARGEST))

@@ -149,6 +149,9 @@ HEAD_MEASURES: dict[str, Statistic] = {
 }
 """The measures of one attention head in one layer."""
 
+SATURATED = 0.99
+"""A query whose largest weight is above is saturated."""
+
 PARAMETER_STATISTICS: tuple[str, ...] = ("weight_norm", "weight_rms", "param_grad_norm", "update_ratio")
 """The measures of one parameter tensor; update_ratio exists from the first optimizer step on."""
 

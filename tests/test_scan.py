@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from core import fast_heads, moments, scan
-from core.attention_measures import SATURATED, general, head_measures
+from core.attention_measures import general, head_measures
 from core.columns import COLUMNS, INDEX_SPAN, N_STANDARD, VALUE_SPAN, Reading
 from core.fast_tokens import TokenSizes
 from core.scan_heads import _exp
 from core.sites import Heads
 from core.statistics import cosine_of, row_of
-from core.vocabulary import HEAD_MEASURES
+from core.vocabulary import HEAD_MEASURES, SATURATED
 
 ROOT = Path(__file__).parent.parent
 EXACT = {name for name in COLUMNS if name.startswith(("n", "log2_hist")) or name in ("min", "max")}

@@ -23,6 +23,7 @@ PAGES: dict[str, str] = {
     "drift": "drift.title",
     "entropy": "entropy.title",
     "live": "live.title",
+    "softmax": "softmax.title",
     "runs": "runs.title",
 }
 """File in ``pages/`` without its ending, also the page's URL → key of its title. The first is the home page.

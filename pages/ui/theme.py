@@ -50,6 +50,12 @@ OTHER_COLOR = "#7d8794"
 HEAT_SCALE = "Viridis"
 """The colours of cells, from low to high."""
 
+BELOW_COLOR, ABOVE_COLOR = "#3480d0", "#c06a00"
+"""Of numbers on both sides of 0."""
+
+SIGNED_SCALE = [[0.0, BELOW_COLOR], [0.5, "rgba(52,128,208,0)"], [0.5, "rgba(192,106,0,0)"], [1.0, ABOVE_COLOR]]
+"""The colours of cells on both sides of 0, which has none, on any background."""
+
 WARNING_COLOR = NORM_COLORS["none"]
 """What is not finite, and extremes."""
 

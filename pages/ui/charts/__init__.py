@@ -10,8 +10,10 @@ from collections.abc import Callable
 import plotly.graph_objects as go
 
 from pages.ui.charts.axes import SCALES, finite_range
+from pages.ui.charts.bars import Bars, bars
 from pages.ui.charts.causes import Heads, causes
 from pages.ui.charts.cells import Cells, cells
+from pages.ui.charts.curves import Curve, Drawing, curves
 from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.grids import Grid, grid
 from pages.ui.charts.lines import Film, profile
@@ -23,10 +25,11 @@ from pages.ui.charts.wiring import Panel, wiring
 
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
-    "steps": steps, "strips": strips, "cells": cells, "causes": causes,
+    "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "curves": curves,
 }
 """Name of a chart → what draws it."""
 
-__all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Cells", "Course", "Event", "Film", "Frame", "Grid", "Heads", "Histogram",
-           "Panel", "Ribbon", "Series", "Strip", "Text", "causes", "cells", "exponents", "finite_range", "grid",
-           "literal", "profile", "ribbons", "shortened", "steps", "strips", "wiring"]
+__all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Bars", "Cells", "Course", "Curve", "Drawing", "Event", "Film", "Frame",
+           "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip", "Text", "bars", "causes", "cells",
+           "curves", "exponents", "finite_range", "grid", "literal", "profile", "ribbons", "shortened", "steps",
+           "strips", "wiring"]

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from pages.ui import theme
 from pages.ui.charts import marks
-from pages.ui.charts.axes import F64, Axis, Mask, axis_for, colors, finite_range
+from pages.ui.charts.axes import F64, SYMLOG_DECADES, Axis, Mask, axis_for, colors, finite_range
 from pages.ui.charts.marks import Frame, Text
 
 LIGHT_SCALE = [[0.0, "#fffbe6"], [0.5, "#ffd27a"], [1.0, "#ff9d3c"]]
@@ -22,6 +22,9 @@ LIGHT_SCALE = [[0.0, "#fffbe6"], [0.5, "#ffd27a"], [1.0, "#ff9d3c"]]
 
 GAPPED_CELLS = 1500
 """Up to this many cells have a line between them."""
+
+SIGNED_DECADES = 4
+"""How far below the largest magnitude cells on both sides of 0 still have a colour to tell."""
 
 LETTERS, LABELS = 60, 22
 """Room for labels: letters along the columns, and labels along the rows."""
@@ -35,7 +38,7 @@ class Grid:
 
     `columns`, `rows`: their names, each once. `texts`: (R, C), written into the cells; `hovers`: (R, C), what the hover
     says instead of column and row; `non_finite`: (R, C), entries that were not finite; `chosen`: a row with a frame;
-    `name`: of whom all of this is, said by the hover.
+    `name`: of whom all of this is, said by the hover; `signed`: 0 has no colour, and both sides of it have their own.
     """
 
     columns: Sequence[str]
@@ -48,6 +51,7 @@ class Grid:
     non_finite: F64 | None = None
     chosen: str = ""
     name: str = ""
+    signed: bool = False
 
     @property
     def seen(self) -> Mask:
@@ -62,13 +66,15 @@ class Grid:
 
 def grid(table: Grid, frame: Frame, t: Text) -> go.Figure:
     """Draw the cells; colours follow the frame's scale. `y_title` names the rows, `statistic` the colour bar."""
-    axis = axis_for(frame.y_scale, table.values[table.seen])
+    axis = axis_for(frame.y_scale, table.values[table.seen], decades=SIGNED_DECADES if table.signed else SYMLOG_DECADES)
     placed = axis.has_place(table.values) & table.seen
     shown = finite_range(table.values[placed], frame.y_scale)
     figure = go.Figure([_cells(table, axis, placed, frame), *_signs(table, placed, frame, t)],
                        marks.layout(frame, _notes(table, placed, t)))
     signs = len(figure.data) > 1
-    scale = theme.HEAT_SCALE if table.texts is None else LIGHT_SCALE
+    scale = theme.SIGNED_SCALE if table.signed else theme.HEAT_SCALE if table.texts is None else LIGHT_SCALE
+    if table.signed and shown:
+        shown = -max(map(abs, shown)), max(map(abs, shown))
     figure.update_layout(
         xaxis=column_axis(table.columns, frame), yaxis=row_axis(table.rows, frame),
         coloraxis=colors(axis, shown, frame.statistic, scale),

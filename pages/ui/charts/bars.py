@@ -1,0 +1,70 @@
+"""Numbers of a few dozen things as bars from 0, one drawing above another over the same things.
+
+What is below 0 has a colour of its own. A value that is not finite is no bar: it is a triangle at the edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from pages.ui import theme
+from pages.ui.charts import marks, stacks
+from pages.ui.charts.marks import Frame, Part, Text
+
+SLIM = 128
+"""More bars have no gap between them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """One drawing. `values`: (n,), may hold NaN and ±Inf; `title`: of its value axis; `statistic`: what a number is.
+
+    `references`: words → value of dotted lines, named in the legend.
+    """
+
+    values: NDArray[np.floating]
+    title: str
+    statistic: str
+    references: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def bars(drawings: Sequence[Bars], frame: Frame, t: Text) -> go.Figure:
+    """Draw them from the top down; `x_title` says what is counted from 0, and values have the frame's `unit`."""
+    figure = stacks.layout([one.title for one in drawings], [one.values for one in drawings], frame, t)
+    traces = [trace for place, one in enumerate(drawings) for trace in _traces(one, place, frame, t)]
+    series = [marks.Series(one.statistic, np.arange(len(one.values)), one.values) for one in drawings]
+    n = max((len(one.values) for one in drawings), default=1)
+    figure |= {"title": marks.title(frame, marks.notes(series, False, t)),
+               "showlegend": any(one.references for one in drawings), "bargap": 0.15 if n <= SLIM else 0}
+    figure["xaxis"] |= {"range": [-0.6, n - 0.4], "autorange": False, "nticks": 16, "zeroline": False,
+                        **({"dtick": 1} if n <= 16 else {})}
+    return go.Figure(traces, figure)
+
+
+def _traces(one: Bars, place: int, frame: Frame, t: Text) -> list[Part]:
+    """Return the bars of one drawing, and the triangles of what has no place."""
+    axis, edge = stacks.axes(place)
+    x, finite = np.arange(len(one.values), dtype=np.int32), np.isfinite(one.values)
+    where = f"{frame.x_title} %{{x}}<br>{one.statistic}"
+    unit = f" {frame.unit}" if frame.unit else ""
+    drawn: Part = {
+        "type": "bar", "x": x, "y": np.where(finite, one.values, np.nan), "yaxis": axis, "name": one.statistic,
+        "uid": f"bars{place}", "showlegend": False,
+        "marker": {"color": np.where(one.values < 0, theme.BELOW_COLOR, theme.ABOVE_COLOR).tolist(),
+                   "line": {"width": 0}},
+        "hovertemplate": f"{where}<br><b>%{{y:.5~g}}</b>{unit}<extra></extra>"}
+    series = marks.Series(one.statistic, x, one.values, theme.Style(theme.WARNING_COLOR))
+    lines = [_reference(words, value, len(x), axis) for words, value in one.references.items()]
+    return [drawn, *lines, *([] if finite.all() else [marks.triangles(series, ~finite, 0, where, t, ("x", edge))])]
+
+
+def _reference(words: str, value: float, n: int, axis: str) -> Part:
+    """Draw a dotted line from edge to edge; its name would have no room among the bars."""
+    return {"type": "scatter", "x": [-0.6, n - 0.4], "y": [value, value], "yaxis": axis, "mode": "lines", "name": words,
+            "line": {"color": theme.OTHER_COLOR, "dash": "2px,4px", "width": 3}, "hoverinfo": "skip"}
