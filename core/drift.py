@@ -109,12 +109,22 @@ def drift(trace: Trace, site: str = STREAM, gradient: bool = False, step: int = 
 
     Errors: ValueError when the configuration does not have the site.
     """
-    layers, rms = trace.profile(site, "rms", gradient, step)
+    layers, rms = rms_over_depth(trace, site, gradient, step)
     if not layers:
         raise ValueError(f"site {site} is absent from this configuration; present: {sorted(_names(trace))}")
     measured, fit = _fitted(*in_flow(trace, layers, rms, gradient), start_rms(trace, site, gradient, step))
     return replace(measured, first_non_finite=_first_non_finite(trace, site, gradient, step),
                    overflow16_layer=math.nan if gradient else _overflow_layer(trace, site, step, fit))
+
+
+def rms_over_depth(trace: Trace, site: str, gradient: bool = False, step: int = -1) -> tuple[Sequence[int], F64]:
+    """Return the layers of `site` and the RMS in each; of a gradient without the embedding's own row.
+
+    That row is ``resid_pre`` of layer 0, the very tensor of ``embed``; its gradient measures 1/std of the embedding.
+    """
+    layers, rms = trace.profile(site, "rms", gradient, step)
+    own = gradient and site == "resid_pre" and len(layers) > 1
+    return (layers[1:], rms[1:]) if own else (layers, rms)
 
 
 def over_depth(depth: F64, rms: F64, start: float) -> Drift:
@@ -263,12 +273,12 @@ def start_rms(trace: Trace, site: str, gradient: bool, step: int) -> float:
     if site == STREAM and not gradient:
         layers, rms = trace.profile("embed", "rms", step=step)
         return float(rms[0]) if layers == [EMBED] else math.nan
-    return float(trace.profile(site, "rms", gradient, step)[1][-1 if gradient else 0])
+    return float(rms_over_depth(trace, site, gradient, step)[1][-1 if gradient else 0])
 
 
 def last_rms(trace: Trace, site: str, gradient: bool, step: int) -> float:
     """Return the RMS at the end of the flow."""
-    return float(trace.profile(site, "rms", gradient, step)[1][0 if gradient else -1])
+    return float(rms_over_depth(trace, site, gradient, step)[1][0 if gradient else -1])
 
 
 def _ratio(value: float, base: float) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from core.drift import THRESHOLDS, Verdict, drift
+from core.drift import THRESHOLDS, Verdict, drift, rms_over_depth
 from core.trace import F64, Snapshot, Trace
 from core.vocabulary import EMBED, SITES, STATISTICS
 
@@ -96,9 +96,8 @@ def changes(trace: Trace, gradient: bool = False, step: int = -1) -> tuple[Chang
     """
     found = []
     for site in SITES:
-        layers, rms = trace.profile(site, "rms", gradient, step)
-        kept = [(layer, value) for layer, value in zip(layers, rms.tolist(), strict=True)
-                if not math.isnan(value) and (site, layer, gradient) != ("resid_pre", 0, True)]
+        layers, rms = rms_over_depth(trace, site, gradient, step)
+        kept = [(layer, value) for layer, value in zip(layers, rms.tolist(), strict=True) if not math.isnan(value)]
         if len(kept) > 1:
             least, most = min(kept, key=lambda pair: pair[1]), max(kept, key=lambda pair: pair[1])
             first, last = sorted((least, most), key=lambda pair: pair[0], reverse=gradient)

@@ -22,6 +22,7 @@ from core.drift import (
     drift,
     last_rms,
     over_depth,
+    rms_over_depth,
     start_rms,
     thresholds_of,
     verdict,
@@ -61,7 +62,7 @@ def site_drift(trace: Trace, experiment: Experiment, site: str = STREAM, gradien
 
 
 def _off_stream(trace: Trace, experiment: Experiment, site: str, gradient: bool, step: int) -> Verdict:
-    layers, rms = trace.profile(site, "rms", gradient, step)
+    layers, rms = rms_over_depth(trace, site, gradient, step)
     ends = {"start_rms": start_rms(trace, site, gradient, step), "last_rms": last_rms(trace, site, gradient, step)}
     if len(layers) < 2 or (rms == 0).all():
         code, measured, used = "single" if len(layers) < 2 else "zero", None, {}

@@ -94,6 +94,23 @@ def test_a15_dyt_of_standard_normal_vectors():
     assert mean_squares(probe("A15"), "norm1")[0] == pytest.approx(ITEMS["A15"]["expect"], rel=ITEMS["A15"]["rel"])
 
 
+@pytest.mark.parametrize("placement", ITEMS["A18"]["expect"])
+def test_a18_the_last_block_s_gradient_over_depth(placement):
+    """Xiong et al. 2020: under pre-norm it shrinks like 1/√L, under post-norm it stays."""
+    depths = np.array([4, 8, 16, 32])
+    low, high = ITEMS["A18"]["expect"][placement]
+    assert low <= np.polyfit(np.log(depths), [last_gradient(layers, placement) for layers in depths], 1)[0] <= high
+
+
+def last_gradient(layers, placement):
+    """Return the mean over the item's seeds of ln ‖∂loss/∂w‖ of the last block's second MLP matrix."""
+    name = (layers - 1, f"layers.{layers - 1}.mlp.out.weight")
+    snapshots = [probe("A18", seed, model__n_layers=int(layers), model__placement=placement)
+                 for seed in range(ITEMS["A18"]["seeds"])]
+    return np.mean([math.log(one.parameters["param_grad_norm"][one.layout.parameters.index(name)])
+                    for one in snapshots])
+
+
 @pytest.mark.parametrize("item", ["A19", "A20"])
 def test_a19_a20_scaled_branches(item):
     assert stream(item)[11] == pytest.approx(ITEMS[item]["expect"], rel=ITEMS[item]["rel"])

@@ -73,7 +73,9 @@ CODES = [
     *(f"sizes_{code}" for code in ("even", "differ", "first", "stand_out")), "look_zero", "gradient_look_zero",
     *(f"{direction}look_{code}" for direction in ("", "gradient_")
       for code in ("nan", "inf", "change", "power", "slow", "calm", "constant", "undefined", "not_observed")),
-    "learning_non_finite", "learning_early",
+    *(f"gradient_role_{code}" for code in (*VERDICTS, "zero", "single")), "gradient_ratio", "gradient_ratio_site",
+    *(f"clip_{code}" for code in ("clips", "idle", "off", "off_idle", "undefined")), "learning_non_finite",
+    "learning_early",
     *(f"learning_{code}{of}" for code in ("falls", "flat", "rises") for of in ("", "_tokens")),
 ]
 

@@ -38,7 +38,8 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "factor": "factor", "kurtosis": "kurtosis", "crest": "crest", "loss_scale": "scale", "count": "count",
     "value": "value", "dim": "dim", "depth": "depth", "kept": "kept", "start_loss": "start", "last_loss": "last",
     "chance": "chance", "step": "step", "window": "window", "total": "total", "entropy_norm": "entropy",
-    "score_std": "spread", "score_scale": "reach",
+    "score_std": "spread", "score_scale": "reach", "with_embedding": "with_embedding", "total_norm": "total",
+    "would": "would",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 

@@ -19,6 +19,7 @@ from core.vocabulary import SITES
 from pages.ui import component, explain
 from pages.ui.cache import Measured
 from pages.ui.picture import Picture
+from pages.ui.places import ROLES
 from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Viewpoint
@@ -45,8 +46,10 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
             draw(picture, place)
         st.caption(t("drift.previous"))
         return
+    if looked.report is not None:
+        looked.report(stage.finished, t)
     for picture in pictures:
-        panel(picture, stage.finished, t, place, choose_site)
+        panel(picture, stage.finished, t, place, choose)
     if looked.more is not None:
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
@@ -59,10 +62,11 @@ def first_broken(trace: Trace) -> Verdict | None:
     return where_to_look(trace) if made is not None and made.direction == "forward" else None
 
 
-def choose_site(site: str) -> None:
-    """Let the page show this site; what names none was sent by no click on a map."""
-    if site in SITES:
-        st.session_state["site"] = site
+def choose(name: str) -> None:
+    """Let the page show this site, or the parameter of this role; what names neither is no row to choose."""
+    for parameter, names in (("site", SITES), ("role", ROLES)):
+        if name in names:
+            st.session_state[parameter] = name
 
 
 def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:

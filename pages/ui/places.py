@@ -13,6 +13,7 @@ from typing import Any
 
 from core.experiment import Experiment, json_schema
 from core.presets import preset
+from core.roles import MEASURES
 from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
 
 LAST = "last"
@@ -77,8 +78,8 @@ OF_TRAINING = frozenset({
 """Fields without a meaning where nothing is trained."""
 
 ROLES = ("attn.q.weight", "attn.k.weight", "attn.v.weight", "attn.o.weight", "mlp.in.weight", "mlp.gate.weight",
-         "mlp.out.weight", "norm1.weight", "norm2.weight")
-"""What a layer's parameters are called in it."""
+         "mlp.out.weight", "norm1.weight", "norm2.weight", "norm1_out.weight", "norm2_out.weight")
+"""What a layer's weights are called in it."""
 
 _MAP: dict[str, Collection[str]] = {
     "site": tuple(SITES), "stat": tuple(STATISTICS), "of": ("forward", "gradient"),
@@ -96,6 +97,17 @@ DRIFT = Place(
     withheld=NOT_BUILT | OF_TRAINING)
 """One forward and backward pass at initialization. `who`: the variant that a view of a single one looks at, 0 the base;
 `layer`: the one that a view of a single layer looks at."""
+
+GRADIENTS = Place(
+    "gradients",
+    {"view": ("sites", "parameters", "clipping", "twins"), "site": _MAP["site"],
+     "stat": tuple(name for name, one in STATISTICS.items() if one.gradient), "scale": _MAP["scale"],
+     "who": tuple(str(number) for number in range(7)), "weight": tuple(MEASURES), "role": ROLES},
+    {"view": "sites", "site": "resid_post", "stat": "rms", "scale": "log", "who": "0", "weight": "param_grad_norm",
+     "role": "mlp.out.weight"},
+    withheld=NOT_BUILT | OF_TRAINING - {"protocol.grad_clip"})
+"""One forward and backward pass at initialization, read backward. A threshold of clipping can be set: it has a meaning
+before the first update."""
 
 ENTROPY = Place(
     "entropy",

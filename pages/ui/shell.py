@@ -21,6 +21,7 @@ ICON = str(ROOT / "assets" / "icon.svg")
 PAGES: dict[str, str] = {
     "home": "home.title",
     "drift": "drift.title",
+    "gradients": "gradients.title",
     "entropy": "entropy.title",
     "live": "live.title",
     "softmax": "softmax.title",

@@ -80,7 +80,7 @@ def _draw(looked: LiveView, having: Sequence[Watched], shown: dict[str, str], t:
         step = None if shown["step"] == "last" else int(shown["step"])
         player(address, feed.PLAYER, "live.player", step=step, on_step=_stand)
     for picture in looked.make(having, shown, t):
-        panels.panel(picture, having, t, "live", panels.choose_site, feed=address)
+        panels.panel(picture, having, t, "live", panels.choose, feed=address)
 
 
 def _draw_earlier(looked: LiveView, shown: dict[str, str], t: Words) -> None:

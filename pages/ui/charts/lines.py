@@ -73,7 +73,8 @@ def _traces(series: Sequence[Series], drawable: Sequence[Mask], axis: Axis, fram
     """Yield a line for each variant, and its triangles where it has gaps, or `always`."""
     looks = [(one.style.color, one.style.dash, one.role) for one in series]
     for row, (one, mask) in enumerate(zip(series, drawable, strict=True)):
-        line = _line(one, axis, len(series) - 1 - row, frame, t)
+        above = 0 if one.beside else sum(not other.beside for other in series[row + 1:])
+        line = _line(one, axis, above, frame, t)
         yield line | _name_at_end(line, one, mask) if looks.count(looks[row]) > 1 else line
         if always or not mask.all() or one.in_part.any():
             yield marks.triangles(one, ~mask, row, marks.hover(one, frame, t), t)
@@ -91,7 +92,8 @@ def _line(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
     return {
         "type": "scatter", "x": np.asarray(one.layers, dtype=np.int32), "y": axis.place(one.values),
         "customdata": np.asarray(one.values, np.float64) if kept else None,
-        "name": marks.literal(one.name), "uid": marks.uid(one), "legendgroup": marks.uid(one),
+        "name": marks.literal(one.name), "uid": marks.uid(one), "legendgroup": marks.group(one),
+        "showlegend": not one.beside,
         "mode": MODES[one.role] or ("lines+markers" if points else "lines"), "connectgaps": False,
         "line": {"color": one.style.color, "dash": "dot" if one.role == "prediction" else one.style.dash,
                  "width": 3 if one.role == "prediction" else 3 + extra},

@@ -60,6 +60,7 @@ class Series:
     `name` is what the visitor reads; `key` (default: name) is the same in all languages: a hidden line stays hidden.
     `non_finite`: entries that were not finite at each layer, empty for none anywhere; the value is then over the rest.
     `role`: "line"; "points" where a prediction is drawn beside it; "prediction", a dotted line without points.
+    `beside`: the key (or name) of a line that this one accompanies: thin, not in the legend, and hidden with that one.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Series:
     key: str = ""
     non_finite: NDArray[np.floating] = field(default_factory=nothing, compare=False)
     role: str = "line"
+    beside: str = ""
 
     @property
     def in_part(self) -> Mask:
@@ -133,8 +135,8 @@ def triangles(one: Series, gaps: Mask, row: int, where: str, t: Text,
     at = edges(one, gaps, row, t)
     return {
         "type": "scatter", "x": at.x, "y": at.y, "xaxis": axes[0], "yaxis": axes[1], "name": literal(one.name),
-        "uid": f"{uid(one)}gaps", "legendgroup": uid(one), "showlegend": False, "mode": "markers", "cliponaxis": False,
-        "marker": edge_marker(one, at), "text": at.texts,
+        "uid": f"{uid(one)}gaps", "legendgroup": group(one), "showlegend": False, "mode": "markers",
+        "cliponaxis": False, "marker": edge_marker(one, at), "text": at.texts,
         "hovertemplate": f"{where}<br><b>%{{text}}</b><extra></extra>",
     }
 
@@ -160,7 +162,16 @@ def cell_notes(values: NDArray[np.floating], t: Text) -> str:
 
 def uid(one: Series) -> str:
     """Return an identity that stays when numbers and language change. Plotly puts it into CSS selectors: no signs."""
-    return f"t{crc32((one.key or one.name).encode()):08x}"
+    return _identity(one.key or one.name)
+
+
+def group(one: Series) -> str:
+    """Return the identity of the entry in the legend that shows and hides a line."""
+    return _identity(one.beside) if one.beside else uid(one)
+
+
+def _identity(key: str) -> str:
+    return f"t{crc32(key.encode()):08x}"
 
 
 def spelled(value: float) -> str:

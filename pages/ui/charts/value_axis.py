@@ -30,7 +30,7 @@ def layout(shown: tuple[float, float] | None, frame: Frame, axis: Axis, t: Text)
     if shown is None:
         empty = {"range": [0, 1], "tickvals": [], "showgrid": False}
         return {"yaxis": settings | empty, "shapes": [], "annotations": [marks.nothing_said(t)]}
-    if axis.scale == "log" and 8 < shown[1] / shown[0] < 64:  # Plotly would write 6 7 8 9 over each other
+    if axis.scale == "log" and 8 < _reach(*shown) < 64:  # Plotly would write 6 7 8 9 over each other
         settings |= {"nticks": 3}
     near = {name: value for name, value in frame.references.items() if value / SCALES[axis.scale].near <= shown[1]}
     return {"yaxis": settings,
@@ -57,6 +57,12 @@ def _unseen_line(places: NDArray[np.floating]) -> Part:
     """
     y0, y1 = places.tolist()
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 0, "y0": y0, "y1": y1, "opacity": 0}
+
+
+def _reach(low: float, high: float) -> float:
+    """Return the ratio of top to bottom of a logarithmic axis, with the room that `_room` makes around a constant."""
+    span = SCALES["log"].span
+    return high / low * (span if high / low < span else 1)
 
 
 def _room(low: float, high: float, axis: Axis) -> list[Part]:

@@ -1,7 +1,7 @@
-"""The views of the drift page, each one entry in `VIEWS`: which controls it has, and which pictures it makes.
+"""The views of the pages that measure at initialization, each one entry of a table: its controls and its pictures.
 
-A new view is a function from what was measured to pictures, an entry here, its name in `pages.ui.link`, and its words
-(``view.*``).
+A new view is a function from what was measured to pictures, an entry here, its name in `pages.ui.places`, and its
+words (``drift_view.*``, ``gradients_view.*``).
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from pages.ui.cache import Measured
 from pages.ui.picture import Picture
 from pages.ui.text import Words
-from pages.ui.views import attention, block, depth, judges, overview, spread, tokens
+from pages.ui.views import attention, block, depth, gradients, judges, overview, spread, tokens
 from pages.ui.views.judges import Judge
 
 Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
+Draw = Callable[[Sequence[Measured], Words], None]
 
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """One view. `make`: its pictures; `asks`: the controls that change them, names in `pages.ui.link.SHOWN`.
+    """One view. `make`: its pictures; `asks`: the controls that change them, names in the place's `shown`.
 
     `judge`: its judgements on one variant, the first `spoken` said in the open; `single`: all of it is about
-    the one variant that is looked at; `more`: draws what belongs below the pictures and is none.
+    the one variant that is looked at; `report`, `more`: draw what stands above, and below, the pictures and is none.
     """
 
     make: Make
@@ -31,7 +32,8 @@ class Viewpoint:
     asks: tuple[str, ...] = ()
     spoken: int = 1
     single: bool = False
-    more: Callable[[Sequence[Measured], Words], None] | None = None
+    report: Draw | None = None
+    more: Draw | None = None
 
 
 VIEWS: dict[str, Viewpoint] = {
@@ -46,6 +48,16 @@ VIEWS: dict[str, Viewpoint] = {
     "text": Viewpoint(tokens.text, judges.on_text, ("who", "layer", "scale"), single=True),
     "wiring": Viewpoint(block.wiring, judges.on_wiring, more=block.formulas),
 }
+"""Those of the drift page."""
+
+GRADIENT_VIEWS: dict[str, Viewpoint] = {
+    "sites": Viewpoint(gradients.sites, judges.on_gradient, ("stat", "site", "scale", "who"), spoken=2),
+    "parameters": Viewpoint(gradients.parameters, judges.on_role, ("weight", "role", "scale", "who"),
+                            more=gradients.to_training),
+    "clipping": Viewpoint(gradients.clip, judges.on_clipping, ("role", "scale", "who"), report=gradients.offer_limit),
+    "twins": Viewpoint(depth.twins, judges.on_twins, ("stat", "site", "scale"), spoken=2),
+}
+"""Those of the gradients page."""
 
 ENTROPY_VIEWS: dict[str, Viewpoint] = {
     "heads": Viewpoint(attention.heads, judges.on_attention, ("measure", "who")),

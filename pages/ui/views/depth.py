@@ -173,6 +173,13 @@ def fitting(values: Sequence[NDArray[np.floating]], wanted: str, statistic: str)
     return wanted if statistic in SIZES else "symlog"
 
 
+def positive(values: Sequence[NDArray[np.floating]], wanted: str) -> str:
+    """Return the wanted scale of sizes, linear where a logarithmic one would have nothing to show."""
+    together = np.concatenate([*values, np.empty(0)])
+    shown = bool((together[np.isfinite(together)] > 0).any())
+    return wanted if shown or wanted != "log" else "linear"
+
+
 def table(series: Mapping[str, charts.Series | None], t: Words) -> Columns:
     """Return the numbers of lines as a table: a row a layer, a column a variant."""
     known = {name: {} if one is None else dict(zip(one.layers.tolist(), one.values.tolist(), strict=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from core import drift, entropy_causes, landscape, verdicts
+from core import drift, entropy_causes, gradient_verdicts, landscape, verdicts
 from core.branch_input import branch_inputs
 from core.drift import Verdict
 from core.experiment import Experiment
@@ -34,6 +34,24 @@ def on_site(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]
 def on_twins(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
     """The chosen site forward and backward."""
     return [verdicts.site_drift(trace, experiment, shown["site"], gradient) for gradient in (False, True)]
+
+
+def on_gradient(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
+    """The gradient at the chosen site, what the embedding's row would make of it, where to look first, and float16."""
+    site = verdicts.site_drift(trace, experiment, shown["site"], gradient=True)
+    ratio = gradient_verdicts.ratio(trace, shown["site"])
+    rest = (landscape.where_to_look(trace, gradient=True), verdicts.float16_range(trace, experiment, gradient=True))
+    return [site, *([] if ratio is None else [ratio]), *rest]
+
+
+def on_role(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
+    """The gradient norm of the chosen parameter over depth."""
+    return [gradient_verdicts.role_drift(trace, experiment, shown["role"])]
+
+
+def on_clipping(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict]:
+    """What clipping does to all gradients, and where to look first."""
+    return [gradient_verdicts.clip(trace, experiment), landscape.where_to_look(trace, gradient=True)]
 
 
 def on_stream_and_input(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:

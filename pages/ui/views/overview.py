@@ -24,10 +24,11 @@ ROW_PX, AROUND_PX = 25, 180
 def overview(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The map of one variant; a click on it chooses the site that the profile of all variants below shows."""
     number = Number(shown["stat"], shown["site"], shown["of"] == "gradient")
-    return [_map(measured, shown, t), depth.lines(measured, number, shown["scale"], t, "profile", depth.SMALL_PX)]
+    return [every_site(measured, shown, t), depth.lines(measured, number, shown["scale"], t, "profile", depth.SMALL_PX)]
 
 
-def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
+def every_site(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
+    """Return the map of one statistic at every site and layer of the variant that is looked at."""
     one, _ = focus(measured, shown)
     number = Number(shown["stat"], "", shown["of"] == "gradient")
     assert one.trace is not None
@@ -36,17 +37,18 @@ def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
     title = depth.titled(number, t("overview.all_sites", variant=one.name), t)
     frame = charts.Frame(title=title, statistic=statistic, y_title="", x_title=t("drift.depth"),
                          y_scale=depth.fitting([found.values.ravel()], shown["scale"], number.statistic))
-    remarks, cells = _remarks(found, t), replace(_grid(found, shown["site"], t), name=one.name)
-    return Picture("map", None if remarks else charts.grid(cells, frame, t), title,
+    remarks, drawn = _remarks(found, t), replace(cells(found, shown["site"], t), name=one.name)
+    return Picture("map", None if remarks else charts.grid(drawn, frame, t), title,
                    Subject((number.statistic,), found.sites, number.gradient), partial(_table, found, t),
                    AROUND_PX + ROW_PX * max(len(found.sites), 4), remarks, picks=True, variant=one.name)
 
 
-def _grid(found: Landscape, chosen: str, t: Words) -> charts.Grid:
-    """Return the cells; the chosen site has a frame."""
+def cells(found: Landscape, chosen: str, t: Words) -> charts.Grid:
+    """Return a map as cells; the chosen row has a frame."""
+    counts = depth.left_out(found.non_finite, found.statistic) if found.statistic in STATISTICS else found.non_finite
     return charts.Grid([column(layer, found.layers[-1], t) for layer in found.layers], found.sites, found.values,
                        found.states != "absent", ~np.isin(found.states, ("absent", "not_taken", "not_observed")),
-                       non_finite=depth.left_out(found.non_finite, found.statistic), chosen=chosen)
+                       non_finite=counts, chosen=chosen)
 
 
 def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:

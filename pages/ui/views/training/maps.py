@@ -90,18 +90,12 @@ def _map(watched: Sequence[Watched], found: Mapping[str, Matrix], asked: _Asked,
     known = subject.statistics[0] if subject.statistics else ""
     frame = charts.Frame(title=asked.title, statistic=asked.statistic, y_title=t("chart.layer"),
                          x_title=t("chart.step"),
-                         y_scale=depth.fitting(values, scale, known) if known else _positive(values, scale))
+                         y_scale=depth.fitting(values, scale, known) if known else depth.positive(values, scale))
     rows = max((len(matrix.rows) for matrix in found.values()), default=0)
     high = 2 if len(found) > 3 else 1
     height = min(AROUND_PX + high * max(LEAST_PX, ROW_PX * rows), MOST_PX)
     return Picture(asked.key, charts.strips(strips, frame, t, cursor=True) if found else None, asked.title, subject,
                    partial(_table, found, asked.statistic, t), height, asked.remarks)
-
-
-def _positive(values: Sequence[np.ndarray], scale: str) -> str:
-    """Return the scale, linear where a logarithmic one would have nothing to show."""
-    together = np.concatenate([np.empty(0), *values])
-    return scale if (together[np.isfinite(together)] > 0).any() else "linear"
 
 
 def _rows(matrix: Matrix, t: Words) -> list[str]:
