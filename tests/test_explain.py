@@ -9,6 +9,7 @@ import pytest
 from core import expectations
 from core.comparison import Pairing
 from core.drift import THRESHOLDS, VERDICTS, Verdict, expected, verdicts
+from core.entropy_causes import CAUSES
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.presets import PRESETS
@@ -75,7 +76,7 @@ CODES = [
       for code in ("nan", "inf", "change", "power", "slow", "calm", "constant", "undefined", "not_observed")),
     *(f"gradient_role_{code}" for code in (*VERDICTS, "zero", "single")), "gradient_ratio", "gradient_ratio_site",
     *(f"clip_{code}" for code in ("clips", "idle", "off", "off_idle", "undefined")), "learning_non_finite",
-    "learning_early",
+    "learning_early", "attention_given", *(f"attention_{cause}" for cause in CAUSES),
     *(f"learning_{code}{of}" for code in ("falls", "flat", "rises") for of in ("", "_tokens")),
 ]
 
