@@ -26,6 +26,10 @@ TRAININGS = {"norms": View.of(LIVE),
                                 variants=({"model.norm": "rmsnorm"},))}
 """Trainings that the page leads to."""
 
+CLOSER: dict[str, dict[str, str]] = {
+    "entropy": {"preset": "no_norm", "view": "causes"}, "gradients": {"preset": "no_norm"}, "softmax": {}}
+"""Pages that look closer → the state that they are opened in."""
+
 t = words()
 st.title("Driftscope")
 st.markdown(t("home.lead"))
@@ -48,6 +52,13 @@ for index, name in enumerate(WAYS):
         st.page_link(PAGE, label=f"**{t(f'home.way_{name}')}**", icon=":material/arrow_forward:",
                      query_params={"preset": name, "view": "profile", PARAMETER: t.lang})
         st.markdown(t(f"home.way_{name}_why"))
+
+st.header(t("home.closer"))
+for column, (name, state) in zip(st.columns(len(CLOSER)), CLOSER.items(), strict=True):
+    with column.container(border=True, height="stretch"):
+        st.page_link(str(Path(__file__).with_name(f"{name}.py")), label=f"**{t(f'home.closer_{name}')}**",
+                     icon=":material/arrow_forward:", query_params={**state, PARAMETER: t.lang})
+        st.markdown(t(f"home.closer_{name}_why"))
 
 st.header(t("home.learn"))
 for column, (name, view) in zip(st.columns(len(TRAININGS)), TRAININGS.items(), strict=True):

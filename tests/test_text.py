@@ -102,5 +102,5 @@ def test_no_words_of_the_pages_are_left_unused() -> None:
 
 
 DYNAMIC = ("drift.of", "drift.scale", "drift.site", "drift.stat", "drift.measure", "drift.weight", "drift.role",
-           "home.way_", "home.learn_", "refused.limit_", "link.")
+           "home.way_", "home.learn_", "home.closer_", "refused.limit_", "link.")
 """Keys that are put together from a table's names."""
