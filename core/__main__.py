@@ -1,22 +1,33 @@
 """The command line: the same engine without a browser and without a cluster. ``python -m core --help`` lists it.
 
 Only `run` and `compare` import torch. Exit status: 0 done; 2 refused, one line on standard error; 3 stopped at a
-non-finite value, the table up to there written all the same; 130 interrupted (Ctrl-C).
+non-finite value, 130 interrupted (Ctrl-C), the table up to there written all the same.
 """
 
+# ruff: noqa: E402 - an interrupt is met before the imports, which take a while
 from __future__ import annotations
+
+import os
+import signal
+
+
+def _leave(*_: object) -> None:
+    """End at once and quietly, while there is nothing to be finished: so are imports interrupted."""
+    os._exit(130)
+
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, _leave)
 
 import argparse
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from core.claims import Cancelled
 from core.comparison import variants
 from core.cost import check_limits
 from core.database import StoreError
@@ -46,8 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_output()
         return DONE
-    except (KeyboardInterrupt, Cancelled) as error:
-        return _interrupted(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except RecursionError:
         return _refuse("a value is nested too deeply; allowed: an object of model, input, protocol")
     except (ExperimentError, StoreError, SettingError) as error:
@@ -55,12 +66,6 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         _abandon_output()
         return _refuse(f"the output cannot be written: {error}")
-
-
-def _interrupted(error: BaseException) -> int:
-    if isinstance(error, Cancelled):
-        print("stopped by somebody who watches the store; python -m core runs lists the run", file=sys.stderr)
-    return INTERRUPTED
 
 
 def _refuse(sentence: str) -> int:
@@ -104,31 +109,48 @@ def runs(_options: argparse.Namespace) -> int:
 
 
 def drift(options: argparse.Namespace) -> int:
-    """Print the verdicts of a stored run and their numbers."""
+    """Print the verdicts of a stored run and their numbers; of a training, first what its losses say."""
     from core.archive import stored_run
+    from core.learning import of_trace
     from core.verdicts import all_of
 
     experiment, trace = stored_run(options.run)
-    return _print_json([vars(verdict) for verdict in all_of(trace, experiment)])
+    learned = (of_trace(trace, experiment),) if experiment.protocol.steps else ()
+    return _print_json([vars(verdict) for verdict in (*learned, *all_of(trace, experiment))])
 
 
 def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argparse.Namespace) -> int:
     from core import archive, table
+    from core.trace import Trace
 
     ending = ".json" if options.out == "-" else Path(options.out).suffix.lower()
     _check_target(options.out, ending, table.FORMATS)
     check_limits([experiment for _, experiment in experiments], _memory_limit())
-    tables, stopped, keep = [], False, not options.no_store
+    tables, status, keep = [], DONE, not options.no_store
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is something to be finished
     with archive.opened([experiment for _, experiment in experiments], keep) as store:
         for variant, experiment in experiments:
-            result = archive.play(experiment, keep, store, _progress(variant, experiment))
+            try:
+                result = archive.play(experiment, keep, store, _progress(variant, experiment))
+            except archive.Interrupted as error:
+                status = _say(variant, str(error), INTERRUPTED)
+                tables += [table.tidy(Trace(error.snapshots), error.run or "", variant)] if error.snapshots else []
+                break
             tables.append(table.tidy(result.trace, result.run, variant))
             if result.stopped:
-                stopped = True
-                print(f"{variant + ': ' if variant else ''}{result.stopped}", file=sys.stderr)
-    whole = table.concatenate(tables)
-    table.write(whole, sys.stdout.buffer if options.out == "-" else Path(options.out), ending)
-    return NON_FINITE if stopped else DONE
+                status = _say(variant, result.stopped, NON_FINITE)
+    if tables:
+        whole = table.concatenate(tables)
+        table.write(whole, sys.stdout.buffer if options.out == "-" else Path(options.out), ending)
+    return status
+
+
+def _say(variant: str | None, sentence: str, status: int) -> int:
+    """Say how a run ended, on a line of its own, and return the status that stands for it."""
+    begin = "\n" if status == INTERRUPTED and sys.stderr.isatty() else ""  # where the progress stands
+    print(f"{begin}{variant + ': ' if variant else ''}{sentence}", file=sys.stderr)
+    return status
 
 
 def _progress(variant: str | None, experiment: Experiment) -> Callable[[Any], None]:

@@ -38,6 +38,19 @@ class Played:
     stopped: str | None
 
 
+class Interrupted(Exception):
+    """A run was stopped: from this terminal, or `elsewhere` in the store.
+
+    `run`: its id where the store keeps it, None elsewhere; `snapshots`: what was recorded up to there.
+    """
+
+    def __init__(self, run: str | None, snapshots: Sequence[Snapshot], elsewhere: bool) -> None:
+        by = "stopped by somebody who watches the store" if elsewhere else "interrupted"
+        kept = f"run {run} is kept as cancelled" if run else "the run is not kept"
+        super().__init__(f"{by}; {kept}, recorded steps: {len(snapshots)}")
+        self.run, self.snapshots = run, tuple(snapshots)
+
+
 @contextmanager
 def opened(experiments: Sequence[Experiment], keep: bool, store: Store | None = None) -> Iterator[Store | None]:
     """Open the store that playing `experiments` will need, unless `store` is it: what fails should fail beforehand.
@@ -61,7 +74,7 @@ def play(experiment: Experiment, keep: bool, store: Store | None = None,
 
     `store`: from `opened`; None: one is opened here; `tell` is given every snapshot. A server can go on with a training
     that is interrupted here. Errors: ExperimentError when it is refused here, for instance for want of the device;
-    Cancelled when somebody stops it in the store; StoreError.
+    Interrupted by Ctrl-C, or when somebody stops it in the store; StoreError.
     """
     from core.train import train
 
@@ -69,15 +82,19 @@ def play(experiment: Experiment, keep: bool, store: Store | None = None,
         training = train(experiment, _texts(experiment, found))
         key = experiment.key(_kind(training.provenance))
         kept = _Kept(found, experiment, key, training) if keep and found else None
-        snapshots = []
-        with kept or nullcontext():
-            while not training.over:
-                snapshot = training.play()
-                if snapshot is not None:
-                    snapshots.append(snapshot)
-                    tell(snapshot)
-                if kept:
-                    kept.follow(snapshot)
+        snapshots: list[Snapshot] = []
+        try:
+            with kept or nullcontext():
+                while not training.over:
+                    snapshot = training.play()
+                    if snapshot is not None:
+                        snapshots.append(snapshot)
+                        tell(snapshot)
+                    if kept:
+                        kept.follow(snapshot)
+        except (KeyboardInterrupt, Cancelled) as error:
+            held = kept.run if kept and kept.held else None
+            raise Interrupted(held, snapshots, isinstance(error, Cancelled)) from error
     return Played(kept.run if kept else key[:16], Trace(tuple(snapshots)), _stopped(experiment, snapshots[-1]))
 
 
@@ -135,6 +152,11 @@ class _Kept:
         if self._claim:
             self._keeping = Keeping(self._claim, training)
             self._claim.note(json.loads(json.dumps(training.provenance, default=str)))
+
+    @property
+    def held(self) -> bool:
+        """Whether it is this process that writes the run."""
+        return self._claim is not None
 
     def __enter__(self) -> _Kept:
         self._watch.__enter__()

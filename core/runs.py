@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import and_, delete, func, null, or_, select, update
 
 from core.database import CHECKPOINTS, JOBS, RUNS, SNAPSHOTS, StoreError
-from core.store import FINISHED, Ask, RunView, Store, as_view, new_job, view_columns
+from core.store import FINISHED, UNFINISHED, Ask, RunView, Store, as_view, new_job, view_columns
 
 NAME_LETTERS = 80
 """A longer name is cut."""
@@ -56,6 +56,13 @@ def last_losses(store: Store, runs: Sequence[str]) -> dict[str, float]:
                 SNAPSHOTS.c.written.is_not(None))
             found |= {run: math.nan if loss is None else loss for run, loss in connection.execute(rows)}
     return found
+
+
+def ahead(store: Store, lane: str) -> int:
+    """Return how many runs of a lane are not over: what one that is asked for now would wait for."""
+    where = and_(RUNS.c.lane == lane, RUNS.c.status.in_(UNFINISHED))
+    with store.database.reading() as connection:
+        return connection.scalar(select(func.count()).select_from(RUNS).where(where)) or 0
 
 
 def rename(store: Store, run: str, name: str) -> None:

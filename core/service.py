@@ -141,6 +141,11 @@ def resume(run_ids: Sequence[str]) -> int:
     return count
 
 
+def ahead(experiment: Experiment) -> int:
+    """Return how many runs of its lane are not over: what the experiment would wait for, were it asked for now."""
+    return runs.ahead(DOOR.store, lane_of(experiment))
+
+
 def checkpoints(run_ids: Sequence[str]) -> dict[str, int]:
     """Return the step at which each run would go on, where it has a checkpoint."""
     return runs.checkpoints(DOOR.store, run_ids)
@@ -244,7 +249,8 @@ def _device(experiment: Experiment) -> str:
 
 __all__ = [
     "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "RunView", "SettingError", "State", "StoreError",
-    "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing", "experiment", "film", "last_losses",
-    "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove", "rename", "repeat", "resolve",
-    "resume", "snapshots", "standing", "start", "state", "stop", "trace", "usage", "view", "wait", "worker_pids",
+    "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing", "experiment", "film",
+    "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove", "rename", "repeat",
+    "resolve", "resume", "snapshots", "standing", "start", "state", "stop", "trace", "usage", "view", "wait",
+    "worker_pids",
 ]

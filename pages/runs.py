@@ -29,6 +29,7 @@ def body(t: Words) -> None:
         shelf.table(listed, t)
         shelf.bounds(runs, listed, t)
     shelf.mirror()
+    shelf.gone(t)
     by_id = {run.view.id: run for run in runs}
     chosen = [by_id[run] for run in shelf.sought().chosen]
     if len(chosen) == 1:

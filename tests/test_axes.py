@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pages.ui import theme
 from pages.ui.charts import SCALES
-from pages.ui.charts.axes import Axis, axis_for, finite_range, number, ruler
+from pages.ui.charts.axes import Axis, axis_for, finite_range, number, numbers, ruler
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.lists(FINITE, min_size=1, max_size=20).map(np.array)
@@ -91,3 +92,23 @@ def test_an_axis_knows_only_finite_values():
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ValueError, match="y_scale is 'cubic'; allowed are linear, log, symlog"):
         axis_for("cubic", np.ones(2))
+
+
+@pytest.mark.parametrize(("values", "said"), [
+    ([1e4, 1e7], ["10<sup>4</sup>", "10<sup>7</sup>"]), ([100.0, 1e4], ["100", "10,000"]),
+    ([-1e6, 0.0, 1e6], ["−10<sup>6</sup>", "0", "10<sup>6</sup>"]),
+    ([5e4, 1e5], ["5·10<sup>4</sup>", "10<sup>5</sup>"]),
+])
+def test_the_labels_of_one_axis_are_written_in_one_way(values, said):
+    assert numbers(np.array(values)) == said
+
+
+@pytest.mark.parametrize("decades", [0.01, 0.5, 0.95, 1.0, 1.5, 2.0, 2.2, 3.0, 4.2, 6.0, 12.0, 60.0])
+def test_a_log_axis_has_labels_of_one_size_and_not_too_many(decades):
+    """Plotly's rule: powers from 0.7 decades a label on, and a quarter larger; below, 1, 2 and 5 down to 0.3."""
+    layout = axis_for("log", np.array([3.0, 3.0 * 10.0**decades])).layout("")
+    size, share = layout["tickfont"]["size"], 1.1 * decades / layout["nticks"]
+    assert size * (1.25 if share > 0.7 else 1.0) == theme.TICK_PX
+    assert decades < 1 or share > 0.3
+    assert (3 * decades if share < 0.7 else decades / np.ceil(share)) <= 7
+    assert layout["tickformatstops"] == [{"dtickrange": [None, "D2"], "value": "~g"}]

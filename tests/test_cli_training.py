@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,10 @@ def test_a_training_that_blows_up_ends_with_status_3_and_the_table_up_to_there(u
 def test_a_training_here_can_be_stopped_by_whoever_watches_the_store(url):
     process, store, run = under_way(url, 4000)
     store.cancel([run])
+    table, complaint = process.stdout.read(), process.stderr.read()
     assert process.wait(30) == 130
-    assert process.stderr.read().startswith("stopped by somebody")
+    assert complaint.startswith(f"stopped by somebody who watches the store; run {run} is kept")
+    assert [row for row in json.loads(table) if row["site"] == "loss"]
     (run,) = store.recent()
     assert (run.status, checkpoints(store, [run.id])) == ("cancelled", {run.id: run.steps_done})
     process.stdout.close()
@@ -94,10 +97,15 @@ def test_a_training_here_can_be_stopped_by_whoever_watches_the_store(url):
 def test_an_interrupted_training_keeps_what_it_recorded_and_a_worker_goes_on_with_it(url):
     process, store, begun = under_way(url, 400)
     process.send_signal(signal.SIGINT)
+    table, complaint = process.stdout.read(), process.stderr.read()
     assert process.wait(20) == 130
     run = store.views([begun])[0]
     before = store.steps(run.id)
     assert run.status == "cancelled" and 0 < len(before) < 401
+    steps = [row["step"] for row in json.loads(table) if row["site"] == "loss"]
+    assert steps[:len(before)] == [step for step, *_ in before]
+    assert len(steps) <= len(before) + 1  # the interrupt may come between a step and its place in the store
+    assert complaint == f"interrupted; run {begun} is kept as cancelled, recorded steps: {len(steps)}\n"
     assert resume(store, [run.id]) == 1
     play(run.job, store)
     assert store.views([run.id])[0].status == "done"
@@ -106,3 +114,46 @@ def test_an_interrupted_training_keeps_what_it_recorded_and_a_worker_goes_on_wit
     process.stdout.close()
     process.stderr.close()
     store.close()
+
+
+def test_an_interrupted_training_that_is_not_kept_writes_its_table_and_says_so(url, tmp_path):
+    target = tmp_path / "t.csv"
+    process = command(url, "run", "-", "--no-store", "--out", str(target))
+    process.stdin.write(training(100_000))
+    process.stdin.close()
+    until(lambda: "torch" in Path(f"/proc/{process.pid}/maps").read_text(), seconds=60, pause=0.05)
+    time.sleep(4)  # it has begun to train; nothing outside the process shows it
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert process.stderr.read().startswith("interrupted; the run is not kept, recorded steps: ")
+    assert "loss" in target.read_text()
+    process.stdout.close()
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("module", ["core/__main__", "pydantic/__init__", "sqlalchemy/__init__", "torch/__init__"])
+def test_an_interrupt_during_the_imports_ends_without_a_word(url, module):
+    """The moment is met by a finder of modules that interrupts its own process."""
+    name = module.partition("/")[0] if module != "core/__main__" else "core.comparison"
+    script = f"""
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["core", "run", "-", "--no-store"]
+runpy.run_module("core", run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, input=training(3), text=True, capture_output=True,
+                          env=os.environ | {"DRIFTSCOPE_STORE": url}, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_verdicts_of_a_training_begin_with_what_its_losses_say(url):
+    process = command(url, "run", "-")
+    table, _ = process.communicate(training(30, lr=1e-9))
+    run = json.loads(table)[0]["run"]
+    verdicts, _ = command(url, "drift", run).communicate()
+    assert json.loads(verdicts)[0]["code"] == "learning_chance_tokens"
+    assert len(json.loads(verdicts)) > 5

@@ -78,6 +78,7 @@ CODES = [
     *(f"clip_{code}" for code in ("clips", "idle", "off", "off_idle", "undefined")), "learning_non_finite",
     "learning_early", "attention_given", *(f"attention_{cause}" for cause in CAUSES),
     *(f"learning_{code}{of}" for code in ("falls", "flat", "rises") for of in ("", "_tokens")),
+    *(f"learning_{code}_tokens" for code in ("chance", "to_chance", "exploded")),
 ]
 
 

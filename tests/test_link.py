@@ -13,7 +13,8 @@ from core.presets import PRESETS, preset
 from core.tables import INITS, NORMS, PLACEMENTS
 from pages.ui import link
 from pages.ui.link import View
-from pages.ui.places import DRIFT
+from pages.ui.places import DRIFT, LIVE
+from pages.ui.text import Words
 
 
 def test_the_default_view_is_the_empty_link():
@@ -121,3 +122,11 @@ def test_dials_and_packed_changes_that_are_only_possible_together_are_taken_toge
     together = {"model.placement": "sandwich", "model.depth_scaling": "inv_sqrt_layer"}
     view = View("post_layernorm", preset("post_layernorm").with_values(together), ())
     assert link.read(link.write(view)) == (view, [])
+
+
+@pytest.mark.parametrize(("name", "value"), [("step", "x"), ("step", "1234567"), ("at", "1-2"), ("at", "")])
+def test_what_has_a_form_is_refused_with_words_of_its_own_and_no_list_of_examples(name, value):
+    view, (notice,) = link.read({name: value}, LIVE)
+    assert view.shown[name] == LIVE.defaults[name]
+    assert (notice.key, notice.values) == (f"link.form_{name}", {"value": value, "used": LIVE.defaults[name]})
+    assert notice.key in Words("en") and notice.key in Words("zh")

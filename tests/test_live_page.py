@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import numpy as np
 import pytest
 from browser import Visit
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Locator
 
 from core.experiment import parse
 from core.train import train
@@ -112,6 +112,100 @@ def test_a_stopped_training_goes_on_from_where_it_was_stopped(visit: Visit) -> N
     assert visit.chart(STEPS)[0] == list(range(0, 401, 5))
 
 
+def fill(visit: Visit, label: str, value: str, key: str = "Enter") -> None:
+    """Type into a field of the training's settings, which may be folded away."""
+    field = visit.page.locator(f"input[aria-label='{label}']")
+    field.wait_for(state="attached")
+    visit.page.wait_for_timeout(300)  # a fold may open still
+    if not field.is_visible():
+        visit.page.get_by_text("Training", exact=True).first.click()
+    field.fill(value)
+    if key:
+        field.press(key)
+        visit.settle()
+
+
+def pressed(visit: Visit, name: str) -> None:
+    shown(visit, name).click()
+
+
+def shown(visit: Visit, name: str) -> Locator:
+    """A button of the page: Streamlit has a Stop of its own while a script runs."""
+    button = visit.page.get_by_test_id("stMain").get_by_role("button", name=name)
+    button.wait_for(timeout=20_000)
+    return button
+
+
+def test_stop_and_go_on_are_heard_however_early_they_are_pressed(visit: Visit) -> None:
+    """Often enough that they meet the moment in which the first step makes the page draw itself anew."""
+    visit.open(address({"protocol.steps": 9000, "protocol.seed": 7, "protocol.record_every": 100}))
+    start(visit)
+    for pause in (0, 150, 300, 450, 600, 750):
+        shown(visit, "Stop")
+        visit.page.wait_for_timeout(pause)
+        pressed(visit, "Stop")
+        pressed(visit, "Go on")
+    pressed(visit, "Stop")
+    shown(visit, "Go on")
+
+
+@pytest.mark.parametrize(("label", "value", "said"), [
+    ("Learning rate", "-5", "Learning rate cannot be"), ("Batch size", "0", "Batch size cannot be"),
+    ("Sequence length T", "100000", "Sequence length T cannot be"), ("Record every", "0", "Record every cannot be"),
+    ("Training steps", "", "Training steps is empty"),
+])
+def test_nothing_can_be_started_while_a_setting_is_refused_and_why_is_said_in_that_place(
+        visit: Visit, label: str, value: str, said: str) -> None:
+    visit.open(address({"protocol.steps": 5, "protocol.seed": 8}))
+    field = visit.page.locator(f"input[aria-label='{label}']")
+    until(visit, field.input_value)
+    known = field.input_value()
+    fill(visit, label, value)
+    visit.page.get_by_test_id("stAlert").filter(has_text=said).wait_for()
+    until(visit, lambda: visit.page.get_by_role("button", name="Start").count() == 0)
+    fill(visit, label, known)
+    visit.page.get_by_role("button", name="Start").wait_for()
+
+
+def test_what_is_typed_counts_for_the_press_that_follows_it_at_once(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 500, "protocol.seed": 9}))
+    fill(visit, "Training steps", "11", key="")
+    visit.page.get_by_role("button", name="Start").click()
+    until(visit, lambda: "done, 11 updates" in status(visit))
+    visit.open(address({"protocol.steps": 500, "protocol.seed": 9}))
+    fill(visit, "Training steps", "-3", key="")
+    visit.page.get_by_role("button", name="Start").click()
+    visit.page.get_by_text("Training steps cannot be -3").wait_for()
+    assert link.RUNS not in parse_qs(urlsplit(visit.page.url).query)
+
+
+def test_a_training_that_goes_on_keeps_its_progress_and_its_stop_when_the_settings_change(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 9000, "protocol.seed": 10, "protocol.record_every": 100}))
+    start(visit)
+    until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
+    fill(visit, "Learning rate", "0.002")
+    visit.page.get_by_text("Trainings that it would wait for: 1.").wait_for()
+    assert "of 9000" in status(visit)
+    pressed(visit, "Stop")
+    until(visit, lambda: "stopped at step" in status(visit))
+    until(visit, lambda: visit.page.get_by_text("would wait").count() == 0)
+
+
+def test_after_a_remedy_is_taken_start_is_in_sight(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 300, "protocol.lr": 1e3, "protocol.optimizer": "sgd", "model.norm": "none"}))
+    start(visit)
+    until(visit, lambda: "a value was not finite" in status(visit))
+    visit.page.get_by_role("button", name="Autopsy").click()
+    visit.settle()
+    remedy = visit.page.locator("[class*=st-key-remedy] button").first
+    remedy.scroll_into_view_if_needed()
+    remedy.click()
+    visit.page.get_by_role("button", name="Start").wait_for()
+    visit.settle()
+    box = visit.page.get_by_role("button", name="Start").bounding_box()
+    assert 0 <= box["y"] <= visit.page.viewport_size["height"] - box["height"]
+
+
 def test_what_was_drawn_stays_while_the_settings_change(visit: Visit) -> None:
     visit.open(address({"protocol.steps": 12, "protocol.seed": 6}))
     start(visit)
@@ -148,6 +242,46 @@ def test_every_view_of_a_finished_training_is_drawn_from_a_cold_link(visit: Visi
         assert visit.page.locator("[data-testid=stException]").count() == 0
     else:
         assert visit.chart("return gd.data.length") > 0
+
+
+@pytest.mark.parametrize(("query", "said"), [
+    ("step=x", "Allowed: last, or the number of a step"), ("at=x", "Allowed: ends, or the numbers of up to eight"),
+    ("at=0.9999", "Allowed: ends"), ("at=0.1.400", "layers that are not there"),
+])
+def test_what_a_link_may_say_is_said_in_words(visit: Visit, query: str, said: str) -> None:
+    visit.open(f"/live?lang=en&{query}")
+    visit.page.get_by_test_id("stAlert").filter(has_text=said).wait_for()
+    assert "400" not in visit.page.url and "9999" not in visit.page.url
+
+
+def test_a_link_to_a_probe_or_to_a_step_that_is_not_there_is_said(visit: Visit) -> None:
+    visit.open("/drift?lang=en&layers=2")
+    until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
+    visit.open("/runs?lang=en&kind=probe")
+    table = visit.page.get_by_test_id("stDataFrame").bounding_box()
+    visit.page.mouse.click(table["x"] + 17, table["y"] + 38 + 18)  # the box of the first row
+    visit.page.wait_for_url(re.compile(rf"[?&]{link.RUNS}="))
+    visit.open(f"/live?lang=en&run={runs(visit)[0]}")
+    visit.page.get_by_test_id("stAlert").filter(has_text="is a probe and no training").wait_for()
+    settings = {"protocol.steps": 12, "protocol.seed": 4}
+    visit.open(address(settings, step="777"))
+    if visit.page.get_by_role("button", name="Start").count():
+        start(visit)
+    until(visit, lambda: "done, 12 updates" in status(visit))
+    visit.page.get_by_test_id("stAlert").filter(has_text="the last one recorded is 12").wait_for()
+
+
+def test_a_training_that_was_deleted_elsewhere_is_said_to_be(visit: Visit) -> None:
+    visit.open(address({"protocol.steps": 3, "protocol.seed": 14}))
+    start(visit)
+    until(visit, lambda: "done, 3 updates" in status(visit))
+    elsewhere = Visit(visit.page.context.new_page(), visit.address).open(f"/runs?lang=en&run={runs(visit)[0]}")
+    elsewhere.page.get_by_role("button", name="Delete", exact=True).click()
+    elsewhere.page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    elsewhere.page.get_by_role("dialog").wait_for(state="hidden")
+    visit.page.locator("[data-testid=stButtonGroup] button", has_text="Layers").click()
+    visit.page.get_by_text("was deleted from the store").wait_for()
+    visit.page.get_by_role("button", name="Start").wait_for()
 
 
 @pytest.mark.parametrize("query", [

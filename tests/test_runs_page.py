@@ -194,6 +194,18 @@ def test_an_experiment_that_is_no_object_is_flat_nevertheless():
     assert [stored.flat(text) for text in ("[1]", "no", '{"a": 1}')] == [{".": [1]}, {".": "no"}, {"a.": 1}]
 
 
+def test_what_all_runs_share_is_not_said_of_each_and_what_tells_them_apart_is(url, made):
+    runs = [run for run in stored_runs(url).values() if run.kind == "training"]
+    shared = stored.common(runs)
+    assert shared == {**{f"model.{name}": value for name, value in MODEL.items()}, "input.batch": 2, "input.seq_len": 8}
+    known = {run.view.id: run for run in runs}
+    assert known[made["none"]].title(EN, shared) == "no norm"
+    assert known[made["base"]].title(EN, shared) == EN("runs.nothing_else")
+    assert stored.common(runs[:1]) == {}
+    for run in runs:
+        assert shared.items() <= run.changes.items() or run.experiment is None
+
+
 # in the browser
 
 browser = pytest.mark.browser
@@ -228,7 +240,8 @@ def button(visit, key):
 def test_the_newest_trainings_are_listed_and_a_tick_shows_one_and_says_so_in_the_link(visit, made):
     visit.open("/runs?lang=en")
     assert [text.split(" · ")[0] for text in rows(visit, 6)] == [
-        EN("runs.unreadable"), "no norm", HOSTILE, "Seed: 5", "no norm", "Depth (layers): 2"]
+        EN("runs.unreadable"), "no norm", HOSTILE, "Seed: 5", "no norm", EN("runs.nothing_else")]
+    seen(visit.page.get_by_text("In all of these: Depth (layers): 2 · Width D: 16"))
     tick(visit, 1)
     visit.page.wait_for_url(f"**run={made['broken']}")
     expect(visit.page.get_by_role("heading", level=3)).to_contain_text("no norm", timeout=LOADED_MS)
@@ -282,6 +295,42 @@ def test_a_run_is_named_pinned_and_deleted_only_after_a_word(visit, url, made):
     expect(visit.page.get_by_role("heading", level=3)).to_have_count(0, timeout=LOADED_MS)
     assert victim not in stored_runs(url)
     visit.page.wait_for_url(f"{visit.address}/runs?lang=en")
+
+
+@browser
+def test_a_name_is_drawn_as_it_is_written_and_one_that_is_too_long_is_refused(visit, url, made):
+    victim = archive.play(experiment(seed=78), keep=True).run
+    visit.open(f"/runs?lang=en&run={victim}")
+    field = visit.page.get_by_label(EN("runs.name"), exact=True)
+    field.fill(":material/delete: :smile: :red[x]")
+    field.press("Enter")
+    heading = visit.page.get_by_role("heading", level=3)
+    expect(heading).to_contain_text("smile", timeout=LOADED_MS)
+    assert heading.inner_text().replace("\u2060", "") == ":material/delete: :smile: :red[x]"
+    field.fill("n" * 81)
+    field.press("Enter")
+    seen(visit.page.get_by_text(EN("runs.name_long", count=81, limit=80)))
+    assert stored_runs(url)[victim].view.name == ":material/delete: :smile: :red[x]"
+    service.remove([victim])
+
+
+@browser
+def test_a_run_that_was_deleted_elsewhere_is_said_to_be(visit, url, made):
+    victim = archive.play(experiment(seed=79), keep=True).run
+    visit.open(f"/runs?lang=en&run={victim}")
+    seen(button(visit, "runs.repeat"))
+    service.remove([victim])
+    button(visit, "runs.repeat").click()
+    seen(visit.page.get_by_text("Deleted meanwhile").filter(has_text=victim))
+    assert visit.page.get_by_test_id("stException").count() == 0
+
+
+@browser
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_filter_that_nothing_passes_is_said_in_the_visitors_language(visit, made, lang):
+    visit.open(f"/runs?lang={lang}&find=nothingofthekind")
+    seen(visit.page.get_by_text(Words(lang)("runs.none_found")))
+    assert visit.page.get_by_test_id("stDataFrame").count() == 0
 
 
 @browser

@@ -104,3 +104,24 @@ def test_no_words_of_the_pages_are_left_unused() -> None:
 DYNAMIC = ("drift.of", "drift.scale", "drift.site", "drift.stat", "drift.measure", "drift.weight", "drift.role",
            "home.way_", "home.learn_", "home.closer_", "refused.limit_", "link.")
 """Keys that are put together from a table's names."""
+
+
+@pytest.mark.parametrize(("key", "values", "said"), [
+    ("place.block", {"site": "残差流（进入块）", "layer": 1}, "残差流（进入块，第 1 层）"),
+    ("autopsy.gradient_of", {"place": "残差流（进入块，第 1 层）"}, "残差流（进入块，第 1 层）的梯度"),
+    ("autopsy.gradient_of", {"place": "查询 q"}, "查询 q 的梯度"),
+])
+def test_chinese_words_join_without_a_second_bracket_or_a_space_behind_one(
+        key: str, values: dict[str, object], said: str) -> None:
+    assert Words("zh")(key, **values) == said
+
+
+@pytest.mark.parametrize("name", [":material/delete:", ":smile:", ":+1:", ":red[x]"])
+def test_a_visitors_text_leaves_nothing_that_streamlit_reads_as_an_icon_or_a_colour(name: str) -> None:
+    left = escaped(name).replace("\\", "")
+    assert not re.search(r":[\w+/]+:", left) and "[" not in escaped(name).replace("\\[", "")
+    assert left.replace("\u2060", "") == name
+
+
+def test_other_colons_stay_as_they_are() -> None:
+    assert escaped("Seed: 5, 12:30") == "Seed\\: 5, 12\\:30"

@@ -18,7 +18,7 @@ from core.remedies import Remedy, remedies
 from core.service import RunView
 from core.shapes import Shape, dtype_of, shape_of
 from core.vocabulary import SITES
-from pages.ui import explain, fields, link
+from pages.ui import explain, fields, link, sight
 from pages.ui.cases import COUNTS, examined, looked, sizes
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
@@ -118,7 +118,7 @@ def spoken_shape(shape: Shape, t: Words) -> str:
     """Say a shape with the letters of its axes: 2 × 64 × 192 (B T D)."""
     whole = "\u00a0×\u00a0".join(str(size) for _, size in shape)  # spaces that do not break
     letters = "\u00a0".join(letter for letter, _ in shape)
-    return f"{whole} ({letters})" if shape else t("autopsy.one_number")
+    return t("autopsy.shape", sizes=whole, letters=letters) if shape else t("autopsy.one_number")
 
 
 def sentences(found: Autopsy, t: Words) -> Iterator[str]:
@@ -207,8 +207,11 @@ def _remedy(one: Watched, remedy: Remedy, run: RunView | None, t: Words) -> None
 
 
 def _follow(query: Mapping[str, str]) -> None:
-    """Go to a link of this page. A page link would leave the old address in the browser, and the next click with it."""
+    """Go to a link of this page, where Start is. A page link would leave the old address in the browser, and the next
+    click with it.
+    """
     st.query_params.from_dict(query)
+    sight.want()
 
 
 def paired(one: Watched, remedy: Remedy, preset: str) -> dict[str, str]:

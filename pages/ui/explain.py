@@ -15,6 +15,7 @@ from core.comparison import Pairing
 from core.drift import Verdict
 from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.learning import UNDECIDED
 from core.service import StoreError
 from core.trace import Trace
 from core.vocabulary import SITES, STATISTICS
@@ -37,9 +38,9 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "last_layer": "last_layer", "level": "level", "ratio": "ratio", "rest": "rest", "least": "smallest",
     "factor": "factor", "kurtosis": "kurtosis", "crest": "crest", "loss_scale": "scale", "count": "count",
     "value": "value", "dim": "dim", "depth": "depth", "kept": "kept", "start_loss": "start", "last_loss": "last",
-    "chance": "chance", "step": "step", "window": "window", "total": "total", "entropy_norm": "entropy",
-    "score_std": "spread", "score_scale": "reach", "with_embedding": "with_embedding", "total_norm": "total",
-    "would": "would",
+    "chance": "chance", "step": "step", "window": "window", "peak": "peak", "peak_step": "peak_step",
+    "total": "total", "entropy_norm": "entropy", "score_std": "spread", "score_scale": "reach",
+    "with_embedding": "with_embedding", "total_norm": "total", "would": "would",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 
@@ -106,7 +107,8 @@ def judgement(name: str, verdicts: Sequence[Verdict], t: Words, spoken: int = 1)
     """Draw the judgements on one variant: the first `spoken` and what was to be expected of them, the rest folded."""
     st.markdown(f"**{escaped(name)}**")
     for verdict, following in zip(verdicts[:spoken], [*verdicts[1:spoken], None], strict=False):
-        icon = ":red[:material/error:]" if verdict.alarm else ":green[:material/check_circle:]"
+        icon = (":red[:material/error:]" if verdict.alarm else ":gray[:material/pending:]" if verdict.code in UNDECIDED
+                else ":green[:material/check_circle:]")
         st.markdown(f"{icon} {sentence(verdict, t)}")
         if verdict.expected and (following is None or following.expected != verdict.expected):  # said once for both
             st.caption(t(f"expected.{verdict.expected}"))
@@ -128,10 +130,12 @@ def refused(error: ExperimentError | StoreError, t: Words) -> str:
         return t("refused.other", reason=escaped(str(error)))
     named = {name: t(f"field.{str(said).partition('.')[2]}") for name, said in error.values.items()
              if name in ("field", "of") and said in fields.schemas()}
-    if error.key == "value":
+    key = error.key
+    if key == "value":
         named["allowed"] = fields.allowed(path, t)
+        key = "nothing" if error.values["value"] == "null" else key
     given = {name: escaped(str(value)) for name, value in error.values.items()}
-    return t(f"refused.{error.key}", **{**given, **named})
+    return t(f"refused.{key}", **{**given, **named})
 
 
 def notice(about: Notice, t: Words) -> str:

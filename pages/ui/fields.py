@@ -169,11 +169,10 @@ def _menu(path: str, t: Words, label: str, help_text: str) -> None:
 
 
 def _number(path: str, _t: Words, label: str, help_text: str) -> None:
-    schema = schemas()[path]
-    number = int if schema["type"] == "integer" else float
-    low, high = (None if schema.get(end) is None else number(schema[end]) for end in ("minimum", "maximum"))
-    settings: dict[str, Any] = {} if number is int else {"format": "%g", "step": STEPS.get(path, 0.1)}
-    st.number_input(label, min_value=low, max_value=high, key=path, help=help_text, **settings)
+    """Draw a number's box. It has no bounds: the browser would keep what is out of them, and an older value count."""
+    whole = schemas()[path]["type"] == "integer"
+    settings: dict[str, Any] = {"step": 1} if whole else {"format": "%g", "step": STEPS.get(path, 0.1)}
+    st.number_input(label, key=path, value=None, help=help_text, **settings)  # emptied, it holds None
 
 
 _DRAW: dict[str, Callable[[str, Words, str, str], object]] = {

@@ -20,7 +20,7 @@ from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import PRESETS, preset
 from core.tables import INITS, NORMS, PLACEMENTS
-from pages.ui.places import DEPTH, DRIFT, Place
+from pages.ui.places import DEPTH, DRIFT, Form, Place
 
 Changes = Mapping[str, Any]
 """Dotted path → JSON value."""
@@ -219,6 +219,9 @@ def _choice(query: Mapping[str, str], name: str, values: Collection[str], defaul
     value = query.get(name, default)
     if value in values:
         return value
+    if isinstance(values, Form):
+        notices.append(Notice(f"link.form_{name}", {"value": value[:60], "used": default}))
+        return default
     notices.append(Notice("link.choice", {"name": name, "value": value[:60], "allowed": _listed(tuple(values)),
                                           "used": default}))
     return default

@@ -16,7 +16,7 @@ import streamlit as st
 from core import netcdf, service, table
 from core.experiment import Experiment
 from core.runs import NAME_LETTERS
-from core.service import RunView
+from core.service import RunView, StoreError
 from pages.ui import explain, link, shelf, stored
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
@@ -82,8 +82,10 @@ def _progress(run: Stored, t: Words) -> str:
 def _actions(run: Stored, t: Words) -> None:
     """Draw the name and the buttons."""
     view = run.view
-    st.text_input(t("runs.name"), view.name or "", max_chars=NAME_LETTERS, key=f"runs.name.{view.id}", width=480,
-                  placeholder=t("runs.name_placeholder"), on_change=_rename, args=(view.id,))
+    name = st.text_input(t("runs.name"), view.name or "", key=f"runs.name.{view.id}", width=480,
+                         placeholder=t("runs.name_placeholder"), on_change=_rename, args=(view.id,))
+    if (count := _letters(name)) > NAME_LETTERS:
+        st.error(t("runs.name_long", count=count, limit=NAME_LETTERS), icon=":material/block:")
     with st.container(horizontal=True, vertical_alignment="center"):
         open_link([run], t)
         if view.pinned:
@@ -102,7 +104,14 @@ def _actions(run: Stored, t: Words) -> None:
 
 
 def _rename(run_id: str) -> None:
-    service.rename(run_id, st.session_state[f"runs.name.{run_id}"])
+    name = st.session_state[f"runs.name.{run_id}"]
+    if _letters(name) <= NAME_LETTERS:
+        service.rename(run_id, name)
+
+
+def _letters(name: str) -> int:
+    """Count a name's letters as the store counts them."""
+    return len(" ".join(name.split()))
 
 
 def _go_on(run_id: str) -> None:
@@ -115,8 +124,11 @@ def _goes_on(run_id: str, t: Words) -> str:
 
 
 def _repeat(run_id: str) -> None:
-    """Compute the run once more, and choose both."""
-    shelf.choose([run_id, service.repeat(run_id)])
+    """Compute the run once more, and choose both; of one that was deleted meanwhile the page says so."""
+    try:
+        shelf.choose([run_id, service.repeat(run_id)])
+    except StoreError:
+        return
 
 
 def delete_button(runs: Sequence[Stored], t: Words) -> None:
@@ -138,18 +150,22 @@ def confirm(runs: Sequence[Stored], t: Words) -> None:
 
 
 def _confirm(runs: Sequence[Stored], t: Words) -> None:
+    if ASKED not in st.session_state:  # answered just now; only drawing the page anew closes a dialog
+        st.rerun()
     st.markdown(t("runs.delete_lost"))
     st.markdown("\n".join(f"- **{escaped(run.title(t))}** · {_progress(run, t)}" for run in runs[:10]))
     if len(runs) > 10:
         st.markdown(t("runs.delete_more", count=len(runs) - 10))
     with st.container(horizontal=True):
-        if st.button(t("runs.delete_now"), type="primary", icon=":material/delete:", key="runs.delete_now"):
-            service.remove([run.view.id for run in runs])
-            _forget()
-            st.rerun()
-        if st.button(t("runs.keep"), key="runs.keep"):
-            _forget()
-            st.rerun()
+        st.button(t("runs.delete_now"), type="primary", icon=":material/delete:", key="runs.delete_now",
+                  on_click=_delete, args=([run.view.id for run in runs],))
+        st.button(t("runs.keep"), key="runs.keep", on_click=_forget)
+
+
+def _delete(run_ids: Sequence[str]) -> None:
+    service.remove(run_ids)
+    shelf.choose([run for run in shelf.sought().chosen if run not in run_ids])
+    _forget()
 
 
 def _forget() -> None:

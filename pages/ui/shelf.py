@@ -22,12 +22,12 @@ from pages.ui import explain, language, stored
 from pages.ui import query as address
 from pages.ui.link import RUNS, Notice, run_ids
 from pages.ui.stored import ANY, CHOICES, FIND_LETTERS, KINDS, LOOKS, MOST_NAMED, PARAMETERS, Sought, Stored
-from pages.ui.text import Words
+from pages.ui.text import Words, escaped
 
 MOST = 1000
 """So many runs are listed, the newest."""
 
-SOUGHT, QUERY, LISTED, TABLE = "runs.sought", "runs.query", "runs.listed", "runs.table"
+SOUGHT, QUERY, LISTED, TABLE, GONE = "runs.sought", "runs.query", "runs.listed", "runs.table", "runs.gone"
 LIVE_PAGE = str(Path(__file__).resolve().parents[1] / "live.py")
 
 
@@ -48,6 +48,12 @@ def sought() -> Sought:
     """Return what this visit looks for."""
     found: Sought = st.session_state[SOUGHT]
     return found
+
+
+def gone(t: Words) -> None:
+    """Say which of the chosen runs were deleted elsewhere, until others are chosen."""
+    if run_ids := st.session_state.get(GONE):
+        st.warning(t("runs.gone", runs=", ".join(f"`{run}`" for run in run_ids)), icon=":material/delete:")
 
 
 def choose(run_ids: Sequence[str]) -> None:
@@ -74,7 +80,9 @@ def load() -> list[Stored]:
     losses = service.last_losses([entry.view.id for entry in entries if entry.view.steps_done])
     device = service.device() or "cpu"
     there = {entry.view.id for entry in entries}
-    choose([run for run in sought().chosen if run in there])
+    if gone := [run for run in sought().chosen if run not in there]:
+        st.session_state[GONE] = tuple(gone)
+        choose([run for run in sought().chosen if run in there])
     return [Stored(entry, losses.get(entry.view.id), device) for entry in entries]
 
 
@@ -109,7 +117,12 @@ def _take() -> None:
 
 
 def table(runs: Sequence[Stored], t: Words) -> None:
-    """Draw the runs as a table whose rows can be chosen."""
+    """Draw the runs as a table whose rows can be chosen; what they share is said above it, not in every row."""
+    if not runs:
+        st.info(t("runs.none_found"), icon=":material/filter_alt:")
+        return
+    if common := stored.spoken(stored.common(runs), t):
+        st.caption(t("runs.common", settings=escaped(common)))
     ids = [run.view.id for run in runs]
     chosen = [place for place, run in enumerate(ids) if run in sought().chosen]
     held = st.session_state.get(TABLE)
@@ -123,15 +136,16 @@ def table(runs: Sequence[Stored], t: Words) -> None:
 def _select() -> None:
     """Choose the runs of the ticked rows; those that were chosen before stay in front."""
     ticked = [st.session_state[LISTED][row] for row in st.session_state[TABLE]["selection"]["rows"]]
+    st.session_state.pop(GONE, None)
     before = [run for run in sought().chosen if run in ticked]
     choose([*before, *(run for run in ticked if run not in before)])
 
 
 def columns(runs: Sequence[Stored], t: Words) -> dict[str, list[Any]]:
     """Return the table's columns, name → values."""
-    views, zone = [run.view for run in runs], local_zone()
+    views, zone, shared = [run.view for run in runs], local_zone(), stored.common(runs)
     found: dict[str, list[Any]] = {
-        "run": ["★ " * run.view.pinned + run.title(t) for run in runs],
+        "run": ["★ " * run.view.pinned + run.title(t, shared) for run in runs],
         "status": [_status(view.status, t) for view in views],
         "updates": [_updates(run) for run in runs],
         "loss": [run.loss_said() for run in runs],
@@ -181,7 +195,8 @@ def usage(t: Words) -> None:
 
 def bounds(runs: Sequence[Stored], listed: Sequence[Stored], t: Words) -> None:
     """Say how many of the runs are listed, and that older ones are not."""
-    st.caption(t("runs.listed", count=len(listed), total=len(runs)))
+    if listed:
+        st.caption(t("runs.listed", count=len(listed), total=len(runs)))
     if len(runs) >= MOST:
         st.caption(t("runs.only_newest", limit=MOST))
 

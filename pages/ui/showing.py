@@ -13,10 +13,11 @@ import streamlit as st
 
 from core import drift, service
 from core.learning import learning
-from core.service import StoreError
+from core.service import RunView, StoreError
 from core.trace import Trace
 from pages.ui import autopsy_card, explain, feed, panels
 from pages.ui.link import Variant
+from pages.ui.places import LAST as LAST_STEP
 from pages.ui.player import player
 from pages.ui.text import Words
 from pages.ui.views.training import LiveView
@@ -28,13 +29,13 @@ LAST = "live.last"
 """The runs that were drawn last, with their variants; they stay on screen while nothing stands for the settings."""
 
 
-def while_active(watched: Sequence[Watched], seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def while_active(runs: Sequence[RunView], seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return what makes a fragment that draws itself anew every so many seconds, as long as a run is under way.
 
     Of runs that somebody may go on with it asks now and then. A run that was removed meanwhile draws the page anew.
     """
-    active = any(not one.run.over for one in watched)
-    resumable = any(one.run.status in service.RESUMABLE for one in watched)
+    active = any(not run.over for run in runs)
+    resumable = any(run.status in service.RESUMABLE for run in runs)
 
     def made(part: Callable[..., None]) -> Callable[..., None]:
         def guarded(*given: object) -> None:
@@ -70,17 +71,25 @@ def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Varian
     prints = [one for one in having if one.run.provenance]
     if prints:
         panels.pairing_and_protocol(prints, t)
-    while_active(having, JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
+    while_active([one.run for one in having], JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
 
 
 def _draw(looked: LiveView, having: Sequence[Watched], shown: dict[str, str], t: Words) -> None:
     """Draw the player and the pictures of a view."""
     address = feed.address(having, shown, t)
     if looked.player:
-        step = None if shown["step"] == "last" else int(shown["step"])
+        step = None if shown["step"] == LAST_STEP else int(shown["step"])
+        last = feed.steps(having)[-1]
+        if step is not None and step > last and all(one.run.over for one in having):
+            st.info(t("live.beyond", step=step, last=last), icon=":material/info:")
         player(address, feed.PLAYER, "live.player", step=step, on_step=_stand)
     for picture in looked.make(having, shown, t):
         panels.panel(picture, having, t, "live", panels.choose, feed=address)
+
+
+def drawn_last() -> set[str]:
+    """Return the runs that were drawn last."""
+    return {run for run, _ in st.session_state.get(LAST, [])}
 
 
 def _draw_earlier(looked: LiveView, shown: dict[str, str], t: Words) -> None:
@@ -108,4 +117,4 @@ def _judge(runs: Sequence[tuple[str, Variant]], t: Words) -> None:
 
 
 def _stand(step: int | None) -> None:
-    st.session_state["step"] = "last" if step is None else str(step)
+    st.session_state["step"] = LAST_STEP if step is None else str(step)

@@ -20,14 +20,14 @@ SLIDER, CHOSEN, LOOK_AT = "shown.layer", "shown.at", "shown.look_at"
 
 def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Words) -> dict[str, str]:
     """Draw the controls called `asks` in one row; return what all views show, by the names of the place's `shown`."""
-    _fit(place, variants)
+    _fit(place, variants, t)
     with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
         for name in asks:
             _DRAW[name](name, place, variants, t)
     return {name: str(st.session_state[name]) for name in place.shown}
 
 
-def _fit(place: Place, variants: Sequence[Variant]) -> None:
+def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:
     """Bring the looked-at variant and layer into what there is: variants and layers may be fewer than before."""
     state = st.session_state
     wanted, names = state.pop(LOOK_AT, None), [one.name for one in variants]
@@ -36,6 +36,17 @@ def _fit(place: Place, variants: Sequence[Variant]) -> None:
     state["who"] = str(min(int(state["who"]), len(variants) - 1))
     if "layer" in place.shown and state["layer"] != LAST and int(state["layer"]) >= _depth(variants) - 1:
         state["layer"] = LAST
+    if "at" in place.shown and state["at"] != ENDS:
+        _fit_layers(max(one.experiment.model.n_layers for one in variants), t)
+
+
+def _fit_layers(depth: int, t: Words) -> None:
+    """Keep the layers that there are, and say which are not."""
+    asked, kept = (list(map(int, st.session_state["at"].split("."))), layers_of(st.session_state["at"], depth))
+    if missing := [layer for layer in dict.fromkeys(asked) if layer not in kept]:
+        st.session_state["at"] = ".".join(map(str, kept))
+        st.warning(t("link.layers", value=", ".join(map(str, missing)), used=", ".join(map(str, kept))),
+                   icon=":material/link_off:")
 
 
 def _depth(variants: Sequence[Variant]) -> int:

@@ -133,17 +133,19 @@ class Stored:
         """How it differs from the default experiment, as dotted path → JSON value; empty where it cannot be read."""
         return described(self.entry.experiment, self.device)[2]
 
-    def differs(self, t: Words) -> str:
-        """Say how it differs from the default experiment: what makes a variant first, sizes last, steps elsewhere."""
+    def differs(self, t: Words, but: Collection[str] = ()) -> str:
+        """Say how it differs from the default experiment: what makes a variant first, sizes last, steps elsewhere.
+
+        `but`: fields that are left out.
+        """
         if self.experiment is None:
             return t("runs.unreadable")
-        paths = sorted(self.changes.keys() - {"protocol.steps"}, key=_rank)
-        said = fields.codes({path: self.changes[path] for path in paths})
-        return " · ".join(fields.spoken(code, t) for code in said) or t("runs.default")
+        changes = {path: value for path, value in self.changes.items() if path not in but}
+        return spoken(changes, t) or t("runs.nothing_else" if but else "runs.default")
 
-    def title(self, t: Words) -> str:
+    def title(self, t: Words, but: Collection[str] = ()) -> str:
         """Return its name, else how it differs from the default; a visitor's words, not escaped."""
-        return self.view.name or self.differs(t)
+        return self.view.name or self.differs(t, but)
 
     def said(self, t: Words) -> str:
         """Return everything that a search looks through."""
@@ -155,6 +157,21 @@ class Stored:
         if self.loss is None:
             return ""
         return f"{self.loss:.4f}" if 1e-3 <= abs(self.loss) < 1e4 else explain.number(self.loss)
+
+
+def spoken(changes: Mapping[str, Any], t: Words) -> str:
+    """Say changes of an experiment in a line: what makes a variant first, sizes last, steps not at all."""
+    paths = sorted(changes.keys() - {"protocol.steps"}, key=_rank)
+    return " · ".join(fields.spoken(code, t) for code in fields.codes({path: changes[path] for path in paths}))
+
+
+def common(runs: Sequence[Stored]) -> dict[str, Any]:
+    """Return the differences from the default that all of several runs share, but for the steps."""
+    readable = [run.changes for run in runs if run.experiment is not None]
+    if len(readable) < 2:
+        return {}
+    return {path: value for path, value in readable[0].items() if path != "protocol.steps"
+            and all(path in other and other[path] == value for other in readable[1:])}
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ holds a `Words`, so sessions in different threads never share a current language
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,6 +17,12 @@ LANGUAGES: dict[str, str] = {"en": "English", "zh": "中文"}
 """Each language in its own name; the first is the fallback of a visitor whose language we do not have."""
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "text"
+
+
+_JOINS: dict[str, tuple[tuple[re.Pattern[str], str], ...]] = {
+    "zh": ((re.compile("）（"), "，"), (re.compile(r"(?<=[）”。，；：]) (?=[\u4e00-\u9fff])"), "")),
+}
+"""What becomes of the seams where words were put into words: one bracket, and no space beside full-width signs."""
 
 
 class TextError(LookupError):
@@ -53,9 +60,12 @@ class Words:
         if words is None:
             raise TextError(f"no text {key!r} in language {self.lang!r} (assets/text/{self.lang}.toml)")
         try:
-            return words.format_map(values)
+            said = words.format_map(values)
         except KeyError as missing:
             raise TextError(f"text {key!r} in language {self.lang!r} needs a value for {missing.args[0]!r}") from None
+        for found, better in _JOINS.get(self.lang, ()) if values else ():
+            said = found.sub(better, said)
+        return said
 
     def __contains__(self, key: str) -> bool:
         return key in self._texts
@@ -67,5 +77,10 @@ def keys(lang: str) -> Mapping[str, str]:
 
 
 def escaped(text: str) -> str:
-    """Return a visitor's text with the signs of Markdown taken literally: a link must not write links on our page."""
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>()#+-.!|:$~" else sign for sign in text)
+    """Return a visitor's text with the signs of Markdown taken literally: a link must not write links on our page.
+
+    In ``:material/delete:`` and ``:smile:`` a sign without width follows the colon: Streamlit looks for icons and emoji
+    in what is left when the backslashes are gone.
+    """
+    broken = re.sub(r":(?=[\w/+-]+:)", ":\u2060", text)
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>()#+-.!|:$~" else sign for sign in broken)

@@ -120,9 +120,6 @@ PALETTES: dict[str, Palette] = {
 TICK_PX, TEXT_PX, AXIS_PX, TITLE_PX = 16, 16, 18, 22
 """Type sizes for a lecture hall."""
 
-LOG_TICK_PX = 19
-"""Plotly writes the 2 and 5 between the powers of ten at three quarters of this."""
-
 
 @cache
 def template(base: str) -> go.layout.Template:

@@ -15,10 +15,10 @@ from core.cost import check_limits, cost, together
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.service import RunView, StoreError
-from pages.ui import explain, feed, fields, progress
+from pages.ui import explain, feed, fields, progress, sight
 from pages.ui.controls import Controls
 from pages.ui.link import Notice, Variant, View
-from pages.ui.showing import while_active
+from pages.ui.showing import drawn_last, while_active
 from pages.ui.text import Words, escaped
 from pages.ui.watching import Watched
 
@@ -31,8 +31,13 @@ WATCH_S = 1.0
 STARTED = "live.started"
 """The runs that this visit was given, by the canonical JSON of their experiments."""
 
-REFUSED = "live.refused"
-"""Why the last Start came to nothing."""
+PRESSED = "live.pressed"
+"""Whether Start was pressed. What the widgets say when the page is drawn next is started: a value may come with it."""
+
+SEEN = "live.seen"
+"""The runs that this visit watched and that may go on, with their names."""
+
+Shape = tuple[tuple[str, bool], ...]
 
 
 def adopt(desk: Controls) -> list[Notice]:
@@ -41,7 +46,10 @@ def adopt(desk: Controls) -> list[Notice]:
     new = [run for run in view.runs if run not in _started().values()]
     for run in new:
         try:
-            _started()[service.experiment(run)] = run
+            if service.view([run])[0].lane == "train":
+                _started()[service.experiment(run)] = run
+            else:
+                notices.append(Notice("live.not_training", {"value": run}))
         except StoreError:
             notices.append(Notice("live.no_run", {"value": run}))
     known = {run: content for content, run in _started().items()}
@@ -74,30 +82,62 @@ def _started() -> dict[str, str]:
 def panel(variants: Sequence[Variant], wrong: ExperimentError | None, t: Words) -> list[Watched]:
     """Draw the training's settings, buttons and progress; return the runs that stand for the variants.
 
-    Where none does, nothing is returned: the page waits for Start.
+    Where none does, nothing is returned: the page waits for Start, which is not offered while a setting is `wrong`.
     """
+    pressed = st.session_state.pop(PRESSED, False)
+    refused = _start([one.experiment for one in variants]) if pressed and wrong is None else None
     runs = _runs(variants)
-    fold = st.expander(t("live.settings"), icon=":material/model_training:", expanded=not any(runs))
-    with fold:
+    _first(t, expanded=not any(runs))
+    if wrong:
+        st.error(t("live.refused", reason=explain.refused(wrong, t)), icon=":material/block:")
+    if not service.ready_to_ask():
+        progress.engine(t)
+        return []
+    if refused:
+        st.error(explain.refused(refused, t), icon=":material/block:")
+    elif not wrong and not all(runs):
+        _offer([one.experiment for one in variants], runs, t)
+    watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
+    _follow([one.run for one in watched], [one.name for one in watched], _shape(watched), t)
+    _follow_earlier(watched, t)
+    return watched
+
+
+def _first(t: Words, expanded: bool) -> None:
+    """Draw the fields of a training that stand in the open."""
+    with st.expander(t("live.settings"), icon=":material/model_training:", expanded=expanded):
         for place, path in enumerate(FIRST):
             if place % COLUMNS == 0:
                 columns = st.columns(COLUMNS)
             with columns[place % COLUMNS]:
                 fields.widget(path, t)
-        if wrong:
-            st.error(explain.refused(wrong, t), icon=":material/block:")
-    if not service.ready_to_ask():
-        progress.engine(t)
-        return []
-    if refused := st.session_state.pop(REFUSED, None):
-        st.error(explain.refused(refused, t), icon=":material/block:")
-    if not all(runs):
-        _offer([one.experiment for one in variants], runs, t)
-    watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
-    if watched:
-        while_active(watched, WATCH_S)(_progress)(
-            [one.run.id for one in watched], [one.name for one in watched], _shape(watched), t)
-    return watched
+
+
+def _follow(runs: Sequence[RunView], names: Sequence[str], drawn: Shape, t: Words) -> None:
+    """Draw how far the runs are, again and again while they are under way."""
+    if runs:
+        while_active(runs, WATCH_S)(_progress)([run.id for run in runs], list(names), drawn, t)
+
+
+def _follow_earlier(watched: Sequence[Watched], t: Words) -> None:
+    """Draw how far the runs are that were watched before the settings changed, with the buttons that stop them.
+
+    Those that ended are left out, but for one that may go on and is drawn still.
+    """
+    seen: dict[str, str] = st.session_state.setdefault(SEEN, {})
+    seen |= {one.run.id: one.name for one in watched}
+    there, now = service.existing(list(seen)), {one.run.id for one in watched}
+    for name in (name for run, name in seen.items() if run not in there):
+        st.warning(t("live.deleted", name=escaped(name)), icon=":material/delete:")
+    views = service.view([run for run in seen if run in there])
+    still = set() if watched else drawn_last()
+    kept = [run for run in views if not run.over or (run.id in still and run.status in service.RESUMABLE)]
+    earlier = [run for run in kept if run.id not in now]
+    if earlier:
+        st.caption(t("live.earlier"))
+        _follow(earlier, [seen[run.id] for run in earlier],
+                tuple((run.status if run.over else "", True) for run in earlier), t)
+    st.session_state[SEEN] = {run.id: seen[run.id] for run in views if run in kept or run.id in now}
 
 
 def _runs(variants: Sequence[Variant]) -> list[str | None]:
@@ -125,21 +165,30 @@ def _offer(experiments: Sequence[Experiment], runs: Sequence[str | None], t: Wor
         return
     new = [one for one, run in zip(experiments, runs, strict=True) if run is None]
     total = together([cost(one) for one in new])
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        st.button(t("live.start"), type="primary", icon=":material/play_arrow:", on_click=_start, args=(experiments,))
-        st.markdown(t("live.estimate", variants=len(new), steps=max(one.protocol.steps for one in new),
-                      time=spoken_time(total.seconds, t), gflop=f"{total.flops / 1e9:,.0f}",
-                      mib=f"{total.peak_bytes / 2**20:,.0f}", stored=f"{total.stored_bytes / 2**20:,.0f}"))
+    said = t("live.estimate", variants=len(new), steps=max(one.protocol.steps for one in new),
+             time=spoken_time(total.seconds, t), gflop=f"{total.flops / 1e9:,.0f}",
+             mib=f"{total.peak_bytes / 2**20:,.0f}", stored=f"{total.stored_bytes / 2**20:,.0f}")
+    ahead = service.ahead(experiments[0])
+    with st.container(border=True, horizontal=True, vertical_alignment="center", key=sight.PLACE):
+        st.button(t("live.start"), type="primary", icon=":material/play_arrow:", on_click=_press)
+        st.markdown(f"{said} {t('live.would_wait', count=ahead)}" if ahead else said)
+    sight.bring()
 
 
-def _start(experiments: Sequence[Experiment]) -> None:
-    """Ask for the runs; what is refused now is said by the page that is drawn next."""
+def _press() -> None:
+    st.session_state[PRESSED] = True
+
+
+def _start(experiments: Sequence[Experiment]) -> ExperimentError | StoreError | None:
+    """Ask for the runs; return why they were refused."""
+    if min(one.protocol.steps for one in experiments) < 1:
+        return None
     try:
         runs = service.ensure(experiments)
     except (ExperimentError, StoreError) as error:
-        st.session_state[REFUSED] = error
-    else:
-        _started().update({service.experiment(run): run for run in runs})
+        return error
+    _started().update({service.experiment(run): run for run in runs})
+    return None
 
 
 def spoken_time(seconds: float, t: Words) -> str:
@@ -148,9 +197,6 @@ def spoken_time(seconds: float, t: Words) -> str:
         return t("live.seconds", count=f"{max(1, seconds):.0f}")
     return t("live.minutes", count=f"{seconds / 60:.0f}") if seconds < 5400 else t("live.hours",
                                                                                    count=f"{seconds / 3600:.1f}")
-
-
-Shape = tuple[tuple[str, bool], ...]
 
 
 def _shape(watched: Sequence[Watched]) -> Shape:
@@ -197,8 +243,10 @@ def _ended(key: str) -> Say:
     def say(run: RunView, resumable: dict[str, int], t: Words) -> str:
         reason = t("drift.failed_reason", reason=escaped(run.error)) if run.error else ""
         from_step = t("live.resumable", step=resumable[run.id]) if run.id in resumable else ""
-        return " · ".join(part for part in (
-            t(f"live.{key}", done=max(run.steps_done - 1, 0), total=run.steps_total - 1), reason, from_step) if part)
+        total = run.steps_total - 1
+        ended = t("live.done_one") if (key, total) == ("done", 1) else t(
+            f"live.{key}", done=max(run.steps_done - 1, 0), total=total)
+        return " · ".join(part for part in (ended, reason, from_step) if part)
 
     return say
 
@@ -212,11 +260,16 @@ _SAID: dict[str, Say] = {
 
 
 def _buttons(runs: Sequence[RunView], t: Words) -> None:
+    """Draw the buttons. What they do is done before anything is drawn, for drawing may end in drawing the page anew."""
     active = [run.id for run in runs if not run.over]
     ended = [run.id for run in runs if run.status in service.RESUMABLE]
-    if active and st.button(t("live.stop"), icon=":material/stop:"):
-        service.cancel(active)
-        st.rerun(scope="fragment")
-    if ended and st.button(t("live.resume"), icon=":material/play_arrow:", type="primary"):
-        service.resume(ended)
-        st.rerun()
+    if active:
+        st.button(t("live.stop"), icon=":material/stop:", key=f"live.stop.{runs[0].id}", on_click=service.cancel,
+                  args=(active,))
+    if ended:
+        st.button(t("live.resume"), icon=":material/play_arrow:", type="primary", key=f"live.resume.{runs[0].id}",
+                  on_click=_resume, args=(ended,))
+
+
+def _resume(run_ids: Sequence[str]) -> None:
+    service.resume(run_ids)

@@ -7,7 +7,7 @@ becomes of it is for the chart to decide. The file knows numbers and Plotly's ax
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ Mask = NDArray[np.bool_]
 SYMLOG_DECADES = 40
 """How far below the largest magnitude the linear part of a symlog axis may begin, where nobody says otherwise."""
 
-TICKS = 6
-"""About how many labels a side of a symlog axis gets."""
+TICKS, LEAST_TICKS, POWERS = 6, 3, 0.71
+"""About how many labels a log axis gets, and a side of a symlog axis; the fewest that are asked for; see _log_ticks."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,19 @@ SCALES: dict[str, Scale] = {"log": Scale(1e4, 10.0, "log"), "linear": Scale(2.0,
 
 @dataclass(frozen=True)
 class Axis:
-    """The value axis of one chart. `linear_to`: symlog is linear up to about this magnitude; elsewhere without use."""
+    """The value axis of one chart. `linear_to`: symlog is linear up to about this magnitude; elsewhere without use.
+
+    `low`, `high`: the least and the greatest magnitude that it shows, for its labels.
+    """
 
     scale: str = "linear"
     linear_to: float = 1.0
     high: float = field(default=1.0, compare=False)
+    low: float = field(default=1.0, compare=False)
+
+    def reaching(self, *values: float) -> Axis:
+        """Return the axis that reaches these values too."""
+        return self if self.scale != "log" else replace(self, low=min(self.low, *values), high=max(self.high, *values))
 
     def has_place(self, values: NDArray[np.floating]) -> Mask:
         """Say which values have a place on the axis."""
@@ -93,6 +101,9 @@ def axis_for(scale: str, values: NDArray[np.floating], linear_to: float | None =
     if scale not in SCALES:
         raise ValueError(f"y_scale is {scale!r}; allowed are {', '.join(sorted(SCALES))}")
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    shown = finite_range(values, scale)
+    if scale == "log" and shown:
+        return Axis(scale, low=shown[0], high=shown[1])
     if scale != "symlog" or not sizes.size:
         return Axis(scale)
     high = float(sizes.max())
@@ -110,7 +121,7 @@ def ruler(axis: Axis, low: float, high: float) -> dict[str, object]:
     first, last = int(np.ceil(np.log10(low) - 1e-9)), int(np.floor(np.log10(high) + 1e-9))
     powers = 10.0 ** np.arange(first, last + 1, max(1, (last - first) // TICKS + 1))
     at = powers if len(powers) > 2 else _between(low, high)
-    return {"tickvals": axis.level(at), "ticktext": [number(value) for value in at]}
+    return {"tickvals": axis.level(at), "ticktext": numbers(at)}
 
 
 def colors(axis: Axis, shown: tuple[float, float] | None, title: str, scale: object) -> dict[str, object]:
@@ -166,12 +177,37 @@ def number(value: float) -> str:
     """Return a number as a tick says it: powers of ten as such, else three figures."""
     if value == 0:
         return "0"
-    mantissa, _, power = f"{abs(value):.2e}".partition("e")
-    exponent = int(power)
+    exponent = int(f"{abs(value):.2e}".partition("e")[2])
     if -3 < exponent < 5:
         return f"{value:.3g}".replace("-", "−") if exponent < 3 else f"{value:,.0f}".replace("-", "−")
+    return _power(value)
+
+
+def numbers(values: NDArray[np.floating]) -> list[str]:
+    """Return numbers as the ticks of one axis say them: where one is written with a power of ten, all but 0 are."""
+    said = [number(value) for value in values.tolist()]
+    powers = any("<sup>" in one for one in said)
+    return [_power(value) if value else "0" for value in values.tolist()] if powers else said
+
+
+def _power(value: float) -> str:
+    """Return a number as a multiple of a power of ten."""
+    mantissa, _, exponent = f"{abs(value):.2e}".partition("e")
     head = "" if float(mantissa) == 1 else f"{float(mantissa):g}·"
-    return ("−" if value < 0 else "") + f"{head}10<sup>{exponent}</sup>".replace("-", "−")
+    return ("−" if value < 0 else "") + f"{head}10<sup>{int(exponent)}</sup>".replace("-", "−")
+
+
+def _log_ticks(axis: Axis) -> dict[str, object]:
+    """Return settings with which Plotly labels powers of ten, or 1, 2 and 5 times them where there is room for these.
+
+    It takes powers where a label has more than POWERS decades, and writes them a quarter larger; of what is between it
+    would write one digit, and small, if it were not given a format.
+    """
+    decades = 1.1 * float(np.log10(axis.high) - np.log10(axis.low))  # with the room that Plotly leaves at the ends
+    wide = decades > LEAST_TICKS * POWERS
+    return {"nticks": min(TICKS, int(decades / POWERS)) if wide else LEAST_TICKS,
+            "tickfont": {"size": theme.TICK_PX / 1.25 if wide else theme.TICK_PX},
+            "tickformatstops": [{"dtickrange": [None, "D2"], "value": "~g"}]}
 
 
 def _symlog_ticks(axis: Axis) -> dict[str, object]:
@@ -182,11 +218,11 @@ def _symlog_ticks(axis: Axis) -> dict[str, object]:
     if len(powers) > 1 and powers[-1] < 2 * axis.linear_to:  # beside 0 there is no room
         powers = powers[:-1]
     at = np.array([*(-power for power in powers), 0.0, *reversed(powers)])
-    return {"tickvals": axis.place(at), "ticktext": [number(value) for value in at]}
+    return {"tickvals": axis.place(at), "ticktext": numbers(at)}
 
 
 _TICKS: dict[str, Callable[[Axis], dict[str, object]]] = {
     "linear": lambda _: {},
-    "log": lambda _: {"nticks": 6, "tickfont": {"size": theme.LOG_TICK_PX}},
+    "log": _log_ticks,
     "symlog": _symlog_ticks,
 }

@@ -26,15 +26,15 @@ def layout(shown: tuple[float, float] | None, frame: Frame, axis: Axis, t: Text)
 
     With it come the shapes and the annotations of references.
     """
-    settings = axis.layout(frame.y_title)
     if shown is None:
+        settings = axis.layout(frame.y_title)
         empty = {"range": [0, 1], "tickvals": [], "showgrid": False}
         return {"yaxis": settings | empty, "shapes": [], "annotations": [marks.nothing_said(t)]}
-    if axis.scale == "log" and 8 < _reach(*shown) < 64:  # Plotly would write 6 7 8 9 over each other
-        settings |= {"nticks": 3}
     near = {name: value for name, value in frame.references.items() if value / SCALES[axis.scale].near <= shown[1]}
-    return {"yaxis": settings,
-            "shapes": [*_room(*shown, axis), *(_reference(name, value, axis) for name, value in near.items())],
+    room = _ends(*shown, axis)
+    return {"yaxis": axis.reaching(*shown, *room, *near.values()).layout(frame.y_title),
+            "shapes": [*([_unseen_line(axis.place(np.array(room)))] if room else []),
+                       *(_reference(name, value, axis) for name, value in near.items())],
             "annotations": [_far(name, t) for name in frame.references if name not in near]}
 
 
@@ -59,21 +59,15 @@ def _unseen_line(places: NDArray[np.floating]) -> Part:
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 0, "y0": y0, "y1": y1, "opacity": 0}
 
 
-def _reach(low: float, high: float) -> float:
-    """Return the ratio of top to bottom of a logarithmic axis, with the room that `_room` makes around a constant."""
-    span = SCALES["log"].span
-    return high / low * (span if high / low < span else 1)
-
-
-def _room(low: float, high: float, axis: Axis) -> list[Part]:
-    """Keep the axis of a constant from showing rounding noise: make room around it."""
+def _ends(low: float, high: float, axis: Axis) -> tuple[float, ...]:
+    """Return how far the axis of a constant has to reach, lest it shows rounding noise; nothing where it has a span."""
     factor = SCALES[axis.scale].span
     if axis.scale == "log":
         narrow, ends = high / low < factor, (low / factor**0.5, high * factor**0.5)
     else:
         room = (factor - 1.0) * max(abs(low), abs(high))
         narrow, ends = high - low < room, (low - room, high + room)
-    return [_unseen_line(axis.place(np.array(ends)))] if narrow else []
+    return ends if narrow else ()
 
 
 def _reference(name: str, value: float, axis: Axis) -> Part:
