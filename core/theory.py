@@ -36,6 +36,11 @@ MOST_WORK = 2**22
 """L·T² beyond which nothing is predicted: a page would wait for it."""
 
 
+def largest_entropy(length: int, causal: bool) -> float:
+    """Return the most that a head's mean entropy over queries can be, in nats: ln T, causal ln(T!)/T."""
+    return math.lgamma(length + 1) / length if causal else math.log(length)
+
+
 class NoPrediction(Exception):
     """Nothing is predicted; `code` says why: a key of REASONS, or ``start``."""
 

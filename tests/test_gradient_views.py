@@ -20,7 +20,7 @@ from pages.ui.cache import Measured
 from pages.ui.link import Variant
 from pages.ui.places import GRADIENTS, LIVE, ROLES
 from pages.ui.text import LANGUAGES, Words
-from pages.ui.views import GRADIENT_VIEWS, gradients
+from pages.ui.views import GRADIENT_VIEWS, onward
 
 KINDS = {
     **test_views.KINDS,
@@ -207,7 +207,8 @@ def test_the_site_s_line_and_map_are_of_the_gradient():
 
 @pytest.mark.parametrize("kinds", [["usual"], ["usual", "post", "gated"], ["usual", "post", "gated", "tied", "branch"]])
 def test_the_link_to_a_training_has_the_same_base_variants_and_role(kinds):
-    query = gradients.training([one(kind) for kind in kinds], "pre_layernorm", "attn.v.weight")
+    query = onward.training([one(kind) for kind in kinds], "pre_layernorm", view="updates",
+                            role="attn.v.weight")
     view, notices = link.read(query, LIVE)
     assert not notices
     assert (view.shown["view"], view.shown["role"]) == ("updates", "attn.v.weight")

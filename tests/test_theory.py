@@ -14,7 +14,7 @@ from core import gaussian_activation
 from core.experiment import Experiment
 from core.tables import ACTIVATIONS, INITS, NORMS, PLACEMENTS, load
 from core.theory import NORMS as PREDICTED
-from core.theory import REASONS, NoPrediction, predict
+from core.theory import REASONS, NoPrediction, largest_entropy, predict
 from core.train import train
 
 BASE = {"model.n_layers": 8, "protocol.device": "cpu", "protocol.detail": "standard"}
@@ -152,3 +152,13 @@ def test_products_of_activations_are_those_of_drawn_pairs(name, std):
         error = 5 * np.std(first * second) / math.sqrt(len(one)) + 3e-3 * found[0, 0]
         assert found[0, 1] == pytest.approx(np.mean(first * second), abs=error)
         assert found[0, 0] == pytest.approx(np.mean(first**2), rel=0.02)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [1, 2, 8, 33])
+def test_the_largest_entropy_is_that_of_uniform_weights(length, causal):
+    uniform = Experiment().with_values({
+        "model.n_layers": 1, "model.pattern": "uniform", "model.causal": causal, "model.d_model": 16,
+        "input.seq_len": length, "protocol.device": "cpu", "protocol.loss": "projection"})
+    measured = next(iter(train(uniform))).heads["entropy"]
+    np.testing.assert_allclose(measured, largest_entropy(length, causal), atol=1e-6)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pages.ui.cache import Measured
 from pages.ui.picture import Picture
 from pages.ui.text import Words
-from pages.ui.views import attention, block, depth, gradients, judges, overview, spread, tokens
+from pages.ui.views import attention, block, depth, gradients, judges, onward, overview, spread, tokens
 from pages.ui.views.judges import Judge
 
 Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
@@ -60,8 +60,8 @@ GRADIENT_VIEWS: dict[str, Viewpoint] = {
 """Those of the gradients page."""
 
 ENTROPY_VIEWS: dict[str, Viewpoint] = {
-    "heads": Viewpoint(attention.heads, judges.on_attention, ("measure", "who")),
-    "causes": Viewpoint(attention.causes, judges.on_attention, ("who",)),
+    "heads": Viewpoint(attention.heads, judges.on_attention, ("measure", "who"), more=onward.to_heads_over_steps),
+    "causes": Viewpoint(attention.causes, judges.on_attention, ("who",), more=onward.to_switches),
     "theory": Viewpoint(attention.theory, judges.on_attention),
 }
 """Those of the entropy page."""

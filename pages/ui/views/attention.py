@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from core.branch_input import branch_input
 from core.entropy_causes import EVIDENCE, Causes, entropy_causes
 from core.experiment import parse
-from core.theory import NoPrediction, Prediction, predict
+from core.theory import NoPrediction, Prediction, largest_entropy, predict
 from core.trace import F64
 from core.vocabulary import HEAD_MEASURES, STREAM
 from pages.ui import charts, explain
@@ -57,8 +57,16 @@ def _lines(measured: Sequence[Measured], measure: str, t: Words) -> Picture:
     series = [line for line in found.values() if line is not None]
     title = t("entropy.mean_title", measure=t(f"head.{measure}"))
     frame = _frame(title, measure, t(f"head.{measure}"), [one.values for one in series], t)
+    frame = replace(frame, references=_most(measured, t) if measure == "entropy" else {})
     return Picture("mean", charts.profile(series, frame, t) if series else None, title, Subject(extra=(measure,)),
                    partial(depth.table, found, t), depth.SMALL_PX)
+
+
+def _most(measured: Sequence[Measured], t: Words) -> dict[str, float]:
+    """Return the most that the entropy can be, where that is the same for all variants."""
+    most = {None if one.experiment.input.lengths else largest_entropy(one.experiment.input.seq_len,
+                                                                      one.experiment.model.causal) for one in measured}
+    return {t("entropy.most"): value for value in most if value is not None} if len(most) == 1 else {}
 
 
 def _mean(one: Measured, measure: str) -> charts.Series | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -16,19 +15,15 @@ import streamlit as st
 from core.gradient_verdicts import USUAL_LIMIT
 from core.landscape import Landscape
 from core.roles import Clipping, RoleDepth, by_role, clipped, clipping, over_depth
-from pages.ui import charts, link
+from pages.ui import charts
 from pages.ui.cache import Measured
 from pages.ui.charts import Series
-from pages.ui.language import PARAMETER
-from pages.ui.link import View
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.places import LIVE, ROLES
 from pages.ui.text import Words
-from pages.ui.views import depth, overview
+from pages.ui.views import depth, onward, overview
 from pages.ui.views.depth import Number, Shown
 from pages.ui.views.tokens import focus
-
-LIVE_PAGE = str(Path(__file__).resolve().parents[2] / "live.py")
 
 DOT_PX, GAP_PX = 2, 4
 """A line after clipping is dotted, as no placement is; the gaps of a second one in the same colour are wider."""
@@ -202,20 +197,8 @@ def to_training(measured: Sequence[Measured], t: Words) -> None:
     """Draw the link to the same variants on the live page: an update ratio needs updates."""
     few = len(measured) <= LIVE.most + 1
     st.markdown(t("gradients.update_ratio_all") if few else t("gradients.update_ratio", count=LIVE.most))
-    query = training(measured, st.session_state["preset"], st.session_state["role"])
-    st.page_link(LIVE_PAGE, label=f"**{t('gradients.open_live')}**", icon=":material/arrow_forward:",
-                 query_params={**query, PARAMETER: t.lang})
-
-
-def training(measured: Sequence[Measured], preset: str, role: str) -> dict[str, str]:
-    """Return the query of the live page's view of updates with the same base, variants and role.
-
-    `preset`: what the base was chosen from.
-    """
-    base, *others = [one.experiment.with_values(LIVE.starts) for one in measured]
-    changes = tuple(other.differences(base) for other in others[:LIVE.most])
-    shown = {**LIVE.defaults, "view": "updates", "role": role}
-    return link.write(View(preset, base, changes, shown), LIVE)
+    query = onward.training(measured, st.session_state["preset"], view="updates", role=st.session_state["role"])
+    onward.way("live", query, t("gradients.open_live"), t)
 
 
 def offer_limit(measured: Sequence[Measured], t: Words) -> None:
