@@ -29,7 +29,8 @@ from pages.ui.views.training import LIVE_VIEWS
 from pages.ui.views.training.autopsy import autopsy
 from pages.ui.watching import Watched
 
-TEXT = {"source": "text", "seq_len": 8, "batch": 2}
+TEXT = {"source": "text", "text": "What leaves a layer is measured, and what enters it. " * 20, "seq_len": 8,
+        "batch": 2}
 KINDS = {
     "start": experiment(TOKENS, {"dtype": "float16"}, **OVERFLOWS),
     "forward": experiment(TEXT, {"steps": 30, "optimizer": "sgd", "lr": 1000.0}),

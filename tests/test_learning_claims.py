@@ -18,8 +18,8 @@ ITEM = next(item for item in json.loads((Path(__file__).parent / "acceptance.jso
             if item["id"] == "A17")
 PRESETS = {"pre": "pre_layernorm", "post": "post_layernorm", "sandwich": "sandwich_layernorm",
            "branch": "branch_layernorm"}
-SMALL = {"model.n_layers": 6, "model.d_model": 64, "input.batch": 4, "input.seq_len": 32, "protocol.steps": 12,
-         "protocol.record_every": 1, "protocol.detail": "standard", "protocol.device": "cpu"}
+SMALL = {"model.n_layers": 6, "model.d_model": 64, "input.source": "markov", "input.batch": 4, "input.seq_len": 32,
+         "protocol.steps": 12, "protocol.record_every": 1, "protocol.detail": "standard", "protocol.device": "cpu"}
 FRESH = 8
 """Batches that the training has not seen, over which the loss at its end is taken."""
 
