@@ -35,7 +35,7 @@ KINDS = {
     "start": experiment(TOKENS, {"dtype": "float16"}, **OVERFLOWS),
     "forward": experiment(TEXT, {"steps": 30, "optimizer": "sgd", "lr": 1000.0}),
     "inf": experiment(TEXT, {"steps": 30, "dtype": "float16", "lr": 3.0}, norm="none"),
-    "gradient": experiment(TEXT, {"steps": 30, "optimizer": "sgd", "lr": 1000.0}, norm="none"),
+    "gradient": experiment(TEXT, {"steps": 30, "optimizer": "sgd", "lr": 1000.0}, norm="none", init_gain=1.5),
     "parameter": experiment(TEXT, {"steps": 3}),
     "finite": experiment(TEXT, {"steps": 3}),
     "overflow steps": experiment(TEXT, {"steps": 3, "dtype": "float16", "loss_scale": "dynamic"}, init_gain=4.0),
