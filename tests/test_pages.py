@@ -87,7 +87,9 @@ def test_a_cold_deep_link_gives_page_language_values_and_picture(visit, lang):
 def test_a_changed_control_changes_the_chart_the_link_and_nothing_else(visit):
     visit.open(query())
     drawn(visit, 3)
-    visit.page.get_by_role("combobox", name="Placement").click()
+    placement = visit.page.get_by_role("combobox", name="Placement")
+    placement.scroll_into_view_if_needed()  # a menu closes when what it belongs to is scrolled
+    placement.click()
     visit.page.get_by_role("option", name="post-norm").click()
     visit.page.wait_for_url("**placement=post**")
     visit.settle()
@@ -217,6 +219,7 @@ def test_back_leads_through_the_states_that_were_chosen(visit):
     visit.open("/drift?lang=en&view=profile")
     drawn(visit, 3)
     for choice in ("ScaleNorm", "RMSNorm"):
+        visit.page.get_by_role("combobox", name="Norm").first.scroll_into_view_if_needed()
         visit.page.get_by_role("combobox", name="Norm").first.click()
         visit.page.get_by_role("option", name=choice, exact=True).click()
         visit.page.wait_for_url(f"**norm={choice.lower()}**")
