@@ -281,6 +281,11 @@ def last_rms(trace: Trace, site: str, gradient: bool, step: int) -> float:
     return float(rms_over_depth(trace, site, gradient, step)[1][0 if gradient else -1])
 
 
+def over(value: float, base: float) -> float:
+    """Return value / base, ∞ over 0 and NaN for 0 over 0."""
+    return float(value / base) if base else math.inf if value else math.nan
+
+
 def _ratio(value: float, base: float) -> float:
     return float(value) / float(base) if base else math.nan
 

@@ -14,6 +14,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from core.products import cosines
+
 F64 = NDArray[np.float64]
 
 TERMS = 24
@@ -46,25 +48,13 @@ FUNCTIONS: dict[str, Callable[[F64], F64]] = {
 
 def gram(products: F64, activation: str) -> F64:
     """Return E φ(h_i)·φ(h_j), (T, T), of Gaussian h with E h_i·h_j = `products`, (T, T); φ the named function."""
-    variance = np.diag(products)
-    std = np.sqrt(variance)
-    sizes = np.outer(std, std)
-    rho = np.clip(np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0), -1.0, 1.0)
-    factors = _factors(std, activation)  # (TERMS + 1, T)
+    rho = cosines(products)
+    factors = _factors(np.sqrt(np.diag(products)), activation)  # (TERMS + 1, T)
     found, power = np.zeros_like(products), np.ones_like(products)
     for factor in factors[:-1]:
         found += np.outer(factor, factor) * power
         power *= rho
     return np.asarray(found + np.outer(factors[-1], factors[-1]) * power**2)
-
-
-def slope(variance: F64, activation: str) -> F64:
-    """Return E φ'(h)² of h ~ N(0, v) for each v of `variance`: what an MLP's gradient is multiplied with."""
-    function = FUNCTIONS[activation]
-    z, weight, _ = _nodes()
-    x = np.sqrt(variance)[..., None] * z
-    step = 1e-4 * np.maximum(np.abs(x), 1e-3)
-    return np.asarray((((function(x + step) - function(x - step)) / (2 * step)) ** 2) @ weight)
 
 
 def _factors(std: F64, activation: str) -> F64:

@@ -17,6 +17,7 @@ from core.drift import (
     expected,
     in_flow,
     last_rms,
+    over,
     over_depth,
     rms_over_depth,
     start_rms,
@@ -46,11 +47,11 @@ def ratio(trace: Trace, site: str = STREAM, step: int = -1) -> Verdict | None:
     if len(layers) < 2 or np.isnan(rms).all():
         return None
     first, last = last_rms(trace, site, True, step), start_rms(trace, site, True, step)
-    numbers = {"growth": _over(first, last)}
+    numbers = {"growth": over(first, last)}
     if site not in WITH_EMBEDDING:
         return Verdict("gradient_ratio_site", False, numbers, {}, site=site)
     embedding = float(trace.profile(WITH_EMBEDDING[site], "rms", True, step)[1][0])
-    return Verdict("gradient_ratio", False, {**numbers, "with_embedding": _over(embedding, last)}, {}, site=site)
+    return Verdict("gradient_ratio", False, {**numbers, "with_embedding": over(embedding, last)}, {}, site=site)
 
 
 def role_drift(trace: Trace, experiment: Experiment, role: str, step: int = -1) -> Verdict:
@@ -85,7 +86,7 @@ def clip(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
     """
     found = clipping(trace, experiment, step)
     limit = USUAL_LIMIT if found.limit is None else found.limit
-    numbers = {"total_norm": found.total, "factor": found.factor, "would": min(1.0, _over(limit, found.total))}
+    numbers = {"total_norm": found.total, "factor": found.factor, "would": min(1.0, over(limit, found.total))}
     if not trace.snapshots[step].gradients and math.isnan(found.total):
         return Verdict("nothing_not_observed", False, {}, {})
     if not math.isfinite(found.total):
@@ -93,7 +94,3 @@ def clip(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
     code = ("off" if found.total > limit else "off_idle") if found.limit is None else (
         "clips" if found.clips else "idle")
     return Verdict(f"clip_{code}", False, numbers, {"grad_clip": limit})
-
-
-def _over(value: float, base: float) -> float:
-    return value / base if base else math.inf if value else math.nan

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from core.experiment import Model
 from core.gaussian_softmax import gaussian_softmax
+from core.products import cosines
 
 F64 = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -21,18 +22,20 @@ Counts = NDArray[np.int64]
 NODES = np.unique(np.concatenate((np.arange(1, 17), np.geomspace(16, 2**15, 56).round()))).astype(np.int64)
 """Numbers of keys for which a softmax is integrated; between them it is interpolated over ln n, to a thousandth."""
 
+
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """What is expected of the rows of a head's pattern.
 
     `n`: (T,) visible keys; `std`: (T,) of a row's scores; `entropy`, `squares` = Σp²: (T,); `overlap`: (T, T),
-    Σ_k p_ik·p_jk, its diagonal Σp².
+    Σ_k p_ik·p_jk, its diagonal Σp²; `alone`: each token attends to itself; else every key is met alike.
     """
 
     n: Counts
     std: F64
     entropy: F64
     overlap: F64
+    alone: bool = False
 
     @property
     def squares(self) -> F64:
@@ -48,21 +51,18 @@ def _softmax(q: F64, k: F64, model: Model) -> Pattern:
     std = abs(float(model.attention_scale or 0)) * math.sqrt(model.head_dim or 0) * np.sqrt(np.diag(q) * spread)
     entropy, squares = _rows(std, n)
     sharp = n * squares  # 1 when uniform
-    alike = np.clip(cosines(q), -1.0, 1.0)
-    common = np.minimum.outer(n, n)
-    overlap = common / np.multiply.outer(n, n) * np.sqrt(np.multiply.outer(sharp, sharp)) ** alike
-    overlap = np.minimum(overlap, 1.0)
+    overlap = np.minimum(_common(n) * np.sqrt(np.multiply.outer(sharp, sharp)) ** cosines(q), 1.0)
     np.fill_diagonal(overlap, squares)
     return Pattern(n, std, entropy, overlap)
 
 
 def _uniform(q: F64, _k: F64, model: Model) -> Pattern:
     n = _visible(len(q), model)
-    return Pattern(n, np.full(len(q), math.nan), np.log(n), np.minimum.outer(n, n) / np.multiply.outer(n, n))
+    return Pattern(n, np.full(len(q), math.nan), np.log(n), _common(n))
 
 
 def _identity(q: F64, _k: F64, model: Model) -> Pattern:
-    return Pattern(_visible(len(q), model), np.full(len(q), math.nan), np.zeros(len(q)), np.eye(len(q)))
+    return Pattern(_visible(len(q), model), np.full(len(q), math.nan), np.zeros(len(q)), np.eye(len(q)), alone=True)
 
 
 PATTERNS: dict[str, Callable[[F64, F64, Model], Pattern]] = {
@@ -75,7 +75,7 @@ def mixed(v: F64, pattern: Pattern) -> F64:
 
     Equal weights on the visible pairs k ≠ l, as every key is met alike on average.
     """
-    if not pattern.entropy.any() and np.array_equal(pattern.overlap, np.eye(len(v))):
+    if pattern.alone:
         return v
     n = pattern.n
     first = np.minimum.outer(n, n)
@@ -84,14 +84,10 @@ def mixed(v: F64, pattern: Pattern) -> F64:
     diagonal = np.diag(v).cumsum()[first - 1]
     pairs = np.multiply.outer(n, n) - first
     between = np.divide(total - diagonal, pairs, out=np.zeros_like(total), where=pairs > 0)
-    found = pattern.overlap * own[first - 1 if _is_causal(n) else 0] + (1 - pattern.overlap) * between
+    found = pattern.overlap * own[first - 1] + (1 - pattern.overlap) * between
     size = np.sqrt(np.diag(found))
     most = np.multiply.outer(size, size)
     return np.asarray(np.clip(found, -most, most))
-
-
-def _is_causal(n: Counts) -> bool:
-    return bool(n[0] != n[-1])
 
 
 def _rows(std: F64, n: Counts) -> tuple[F64, F64]:
@@ -108,6 +104,11 @@ def _rows(std: F64, n: Counts) -> tuple[F64, F64]:
     return found[0], found[1]
 
 
+def _common(n: Counts) -> F64:
+    """Return Σ_k p_ik·p_jk of uniform weights: the keys that both rows see over the product of their numbers."""
+    return np.asarray(np.minimum.outer(n, n) / np.multiply.outer(n, n))
+
+
 def _visible(length: int, model: Model) -> Counts:
     return np.arange(1, length + 1) if model.causal else np.full(length, length)
 
@@ -122,10 +123,3 @@ def _mean_of_pairs(products: F64, n: Counts) -> F64:
     total = np.diag(products.cumsum(0).cumsum(1))[n - 1]
     others, pairs = total - np.diag(products).cumsum()[n - 1], n * (n - 1)
     return np.asarray(np.divide(others, pairs, out=np.zeros(len(n)), where=pairs > 0))
-
-
-def cosines(tokens: F64) -> F64:
-    """Return the cosine of every pair of tokens, 0 where one has no direction."""
-    size = np.sqrt(np.diag(tokens))
-    sizes = np.multiply.outer(size, size)
-    return np.asarray(np.divide(tokens, sizes, out=np.zeros_like(tokens), where=sizes > 0))

@@ -34,15 +34,16 @@ def _ratio(parameters: Mapping[str, F64]) -> F64:
     return found
 
 
+RECORDED = ("param_grad_norm", "weight_norm", "weight_rms")
+
 MEASURES: dict[str, Callable[[Mapping[str, F64]], F64]] = {
-    **{name: _recorded(name) for name in ("param_grad_norm", "weight_norm", "weight_rms")}, RATIO: _ratio,
-}
+    **{name: _recorded(name) for name in RECORDED}, RATIO: _ratio}
 """Measure of one parameter that a single pass has → its values, (P,), from what a snapshot recorded."""
 
 
 def measured(snapshot: Snapshot, measure: str) -> F64:
     """Return a measure (a key of MEASURES) of every parameter, (P,); all NaN where the snapshot has none of it."""
-    if not {"param_grad_norm", "weight_norm", "weight_rms"} <= snapshot.parameters.keys():
+    if not snapshot.parameters.keys() >= set(RECORDED):
         return np.full(len(snapshot.layout.parameters), np.nan)
     return MEASURES[measure](snapshot.parameters)
 

@@ -92,7 +92,7 @@ def _histogram_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def _head_values(snapshot: Snapshot) -> Iterator[tuple[int, int, str, float]]:
-    attending = {layer for layer, site in snapshot.layout.sites if site == "q"}
+    attending = set(snapshot.layout.rows("q")[0])
     for name, values in snapshot.heads.items():
         for layer in sorted(attending):
             for head, value in enumerate(values[layer].tolist()):

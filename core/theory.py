@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from core import gaussian_activation
 from core.experiment import Experiment, Model
 from core.init_scales import Fan, gain
-from core.mean_pattern import PATTERNS, Counts, Pattern, cosines, mixed
+from core.mean_pattern import PATTERNS, Counts, Pattern, mixed
 from core.placements import Sublayer
 from core.plan import PARTS, Part, Plan, plan, play
+from core.products import cosines, scaled
 from core.tables import GATED_ACTIVATIONS, INITS, TURNED_POSITIONS
+from core.vocabulary import EMBED
 
 F64 = NDArray[np.float64]
 
@@ -123,13 +125,13 @@ class _Play:
 
     def __post_init__(self) -> None:
         self.model = self.experiment.model
-        self.heads = {name: np.full(self.model.n_layers, math.nan) for name in HEAD_MEASURES}
+        self.heads = {name: np.full(self.model.n_layers, math.nan) for name in PREDICTED}
 
     def run(self, tokens: F64) -> Prediction:
-        self._see("embed", tokens, -1)
+        self._see(EMBED, "embed", tokens)
         for layer in range(self.model.n_layers):
             planned = plan(self.experiment, layer)
-            see = {name: partial(self._seen, name, layer) for name in planned.sites}
+            see = {name: partial(self._see, layer, name) for name in planned.sites}
             sublayers = {name: self._sublayer(part, planned) if name in planned.parts else _skip
                          for name, part in PARTS.items()}
             tokens = play(tokens, None, sublayers, {**dict.fromkeys(("resid_pre", "resid_mid", "resid_post"), _same),
@@ -139,20 +141,16 @@ class _Play:
     def _sublayer(self, part: Part, planned: Plan) -> Sublayer[F64, None]:
         norm = partial(_normed, planned.norm, self.model)
         branch = {"attn": self._attention, "mlp": self._mlp}[part.name]
-        see = {shown: partial(self._seen, site, planned.layer) if site in planned.sites else _same
+        see = {shown: partial(self._see, planned.layer, site) if site in planned.sites else _same
                for shown, site in planned.sees(part).items()}
         return Sublayer(planned.placement, partial(branch, planned.layer), dict.fromkeys(planned.placement.slots, norm),
                         lambda x: x / planned.divisor**2, _same, lambda y: y * planned.scale.value**2,
                         partial(_joined, planned.alpha), see)
 
-    def _seen(self, site: str, layer: int, tokens: F64) -> F64:
-        self._see(site, tokens, layer)
-        return tokens
-
-    def _see(self, site: str, tokens: F64, layer: int) -> None:
-        square = np.diag(tokens)
-        self.rms[layer, site] = math.sqrt(square.mean())
+    def _see(self, layer: int, site: str, tokens: F64) -> F64:
+        self.rms[layer, site] = math.sqrt(np.diag(tokens).mean())
         self.cosine[layer, site] = _mean_cosine(tokens)
+        return tokens
 
     def _gain(self, role: str, inputs: int, outputs: int) -> float:
         """Return what a matrix multiplies a mean square with: in·std²."""
@@ -162,13 +160,11 @@ class _Play:
     def _mlp(self, layer: int, x: F64, _view: None) -> F64:
         model, hidden = self.model, self.model.d_ff or 0
         gated = model.activation in GATED_ACTIVATIONS
-        read = x * self._gain("gate" if gated else "in", model.d_model, hidden)
-        self._see("mlp_pre", read, layer)
+        read = self._see(layer, "mlp_pre", x * self._gain("gate" if gated else "in", model.d_model, hidden))
         active = gaussian_activation.gram(read, model.activation)
         if gated:
             active = active * x * self._gain("in", model.d_model, hidden)
-        self._see("mlp_act", active, layer)
-        return active * self._gain("out", hidden, model.d_model)
+        return self._see(layer, "mlp_act", active) * self._gain("out", hidden, model.d_model)
 
     def _attention(self, layer: int, x: F64, _view: None) -> F64:
         model, width = self.model, self.model.n_heads * (self.model.head_dim or 0)
@@ -177,7 +173,7 @@ class _Play:
                 for role, outputs in (("q", width), ("k", shared)))
         v = x * self._gain("v", model.d_model, shared)
         for name, tokens in (("q", q), ("k", k), ("v", v)):
-            self._see(name, tokens, layer)
+            self._see(layer, name, tokens)
         pattern = PATTERNS[model.pattern](q, k, model)
         self._see_heads(layer, q, k, pattern)
         return mixed(v, pattern) * self._gain("o", width, model.d_model)
@@ -192,7 +188,8 @@ class _Play:
         self.heads["q_rms"][layer], self.heads["k_rms"][layer] = (math.sqrt(np.diag(one).mean()) for one in (q, k))
 
 
-HEAD_MEASURES = ("entropy", "entropy_norm", "softmax_gain", "score_std", "q_rms", "k_rms")
+PREDICTED = ("entropy", "entropy_norm", "softmax_gain", "score_std", "q_rms", "k_rms")
+"""The measures of a head that are predicted."""
 
 
 def _of_few(n: Counts) -> F64:
@@ -206,9 +203,7 @@ def _mean_cosine(tokens: F64) -> float:
 
 
 def _normed(norm: str, model: Model, tokens: F64, _view: None) -> F64:
-    size = NORMS[norm](np.diag(tokens), model)
-    sizes = np.multiply.outer(size, size)
-    return np.divide(tokens, sizes, out=np.zeros_like(tokens), where=sizes > 0)
+    return scaled(tokens, NORMS[norm](np.diag(tokens), model))
 
 
 def _qk_normed(tokens: F64, model: Model) -> F64:

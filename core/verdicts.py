@@ -21,6 +21,7 @@ from core.drift import (
     code_of,
     drift,
     last_rms,
+    over,
     over_depth,
     rms_over_depth,
     start_rms,
@@ -164,7 +165,7 @@ def tails(trace: Trace, experiment: Experiment, site: str = STREAM, gradient: bo
     code = _first(float(kurtosis[worst]), {"tails_gaussian": "gaussian_kurtosis", "tails_heavy": "alarm_kurtosis"},
                   "tails_extreme")
     absmax, std = (trace.profile(site, name, gradient, step)[1][worst] for name in ("absmax", "std"))
-    numbers = {"kurtosis": float(kurtosis[worst]), "layer": float(layers[worst]), "crest": _over(absmax, std)}
+    numbers = {"kurtosis": float(kurtosis[worst]), "layer": float(layers[worst]), "crest": over(absmax, std)}
     expected = "" if gradient else of_tails(experiment, site)
     return Verdict(f"{'gradient_' if gradient else ''}{code}", code == "tails_extreme" and not gradient, numbers,
                    _used("gaussian_kurtosis", "alarm_kurtosis"), expected, site=site)
@@ -248,11 +249,6 @@ def _first_stands_out(ratios: F64, length: int) -> bool:
 def _first(value: float, limits: Mapping[str, str], beyond: str) -> str:
     """Return the first code whose threshold, by name, `value` does not exceed, else `beyond`."""
     return next((code for code, name in limits.items() if value <= THRESHOLDS[name]), beyond)
-
-
-def _over(value: float, base: float) -> float:
-    """Return value / base, ∞ over 0 and NaN for 0 over 0."""
-    return float(value / base) if base else math.inf if value else math.nan
 
 
 def _used(*names: str) -> dict[str, float]:

@@ -11,9 +11,9 @@ from pages.ui import controls, link, panels, stage
 from pages.ui.language import PARAMETER, words
 from pages.ui.link import View
 from pages.ui.places import DRIFT, LIVE
-from pages.ui.views import VIEWS
+from pages.ui.views import VIEWS, onward
 
-PAGE, TRAINING = (str(Path(__file__).with_name(f"{name}.py")) for name in ("drift", "live"))
+DRIFT_PAGE = str(Path(__file__).with_name("drift.py"))
 WAYS = ("no_norm", "post_layernorm", "sandwich_layernorm", "exploding", "vanishing", "float16_overflow")
 """Presets that the page leads to."""
 
@@ -41,7 +41,7 @@ for picture in VIEWS["profile"].make(found.finished, DRIFT.defaults, t) if found
     panels.draw(replace(picture, height=430), "home")
 reading, story = st.columns(2, gap="large")
 reading.markdown(t("home.figure_read"))
-reading.page_link(PAGE, label=t("home.open"), icon=":material/tune:",
+reading.page_link(DRIFT_PAGE, label=t("home.open"), icon=":material/tune:",
                   query_params={"view": "profile", PARAMETER: t.lang})
 story.markdown(t("home.what_drift"))
 
@@ -49,20 +49,17 @@ st.header(t("home.ways"))
 columns = st.columns(3)
 for index, name in enumerate(WAYS):
     with columns[index % 3].container(border=True, height="stretch"):
-        st.page_link(PAGE, label=f"**{t(f'home.way_{name}')}**", icon=":material/arrow_forward:",
-                     query_params={"preset": name, "view": "profile", PARAMETER: t.lang})
+        onward.way("drift", {"preset": name, "view": "profile"}, t(f"home.way_{name}"), t)
         st.markdown(t(f"home.way_{name}_why"))
 
 st.header(t("home.closer"))
 for column, (name, state) in zip(st.columns(len(CLOSER)), CLOSER.items(), strict=True):
     with column.container(border=True, height="stretch"):
-        st.page_link(str(Path(__file__).with_name(f"{name}.py")), label=f"**{t(f'home.closer_{name}')}**",
-                     icon=":material/arrow_forward:", query_params={**state, PARAMETER: t.lang})
+        onward.way(name, state, t(f"home.closer_{name}"), t)
         st.markdown(t(f"home.closer_{name}_why"))
 
 st.header(t("home.learn"))
 for column, (name, view) in zip(st.columns(len(TRAININGS)), TRAININGS.items(), strict=True):
     with column.container(border=True, height="stretch"):
-        st.page_link(TRAINING, label=f"**{t(f'home.learn_{name}')}**", icon=":material/arrow_forward:",
-                     query_params={**link.write(view, LIVE), PARAMETER: t.lang})
+        onward.way("live", link.write(view, LIVE), t(f"home.learn_{name}"), t)
         st.markdown(t(f"home.learn_{name}_why"))

@@ -16,7 +16,7 @@ NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary"
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
-              "difference", "gaussian_softmax", "gaussian_activation",
+              "difference", "gaussian_softmax", "gaussian_activation", "products",
               "mean_pattern", "theory", "entropy_causes", "softmax_row", "roles", "gradient_verdicts")
 
 FORBIDDEN = {

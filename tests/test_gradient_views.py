@@ -7,17 +7,15 @@ from functools import cache
 import numpy as np
 import pytest
 import test_views
+from probes import probed
 from test_views import SMALL, values
 
 from core import table
-from core.experiment import parse
 from core.roles import MEASURES, clipping, measured
 from core.trace import Trace
-from core.train import train
 from core.vocabulary import SITES
 from pages.ui import component, explain, link
 from pages.ui.cache import Measured
-from pages.ui.link import Variant
 from pages.ui.places import GRADIENTS, LIVE, ROLES
 from pages.ui.text import LANGUAGES, Words
 from pages.ui.views import GRADIENT_VIEWS, onward
@@ -36,8 +34,7 @@ EN = Words("en")
 
 @cache
 def one(kind):
-    experiment = parse({}).with_values({**SMALL, **KINDS[kind]})
-    return Measured(Variant(KINDS[kind], experiment, kind), None, Trace(tuple(train(experiment))))
+    return probed(kind, SMALL, KINDS[kind])
 
 
 def pictures(view, kinds, lang="en", **shown):
@@ -78,11 +75,8 @@ def test_every_view_judges_every_kind_of_stack_in_words(view, kind):
 
 @pytest.mark.parametrize("view", GRADIENT_VIEWS)
 def test_every_view_bears_seven_variants_that_are_all_clipped(view):
-    found = []
-    for kind in list(KINDS)[:7]:
-        experiment = one(kind).experiment.with_values({"protocol.grad_clip": 1e-3, "model.n_layers": 3})
-        variant = Variant({**KINDS[kind], "protocol.grad_clip": 1e-3}, experiment, kind)
-        found.append(Measured(variant, None, Trace(tuple(train(experiment)))))
+    found = [probed(kind, SMALL, {**KINDS[kind], "protocol.grad_clip": 1e-3, "model.n_layers": 3})
+             for kind in list(KINDS)[:7]]
     for picture in GRADIENT_VIEWS[view].make(found, GRADIENTS.defaults, EN):
         assert len(picture.figure.data) <= 60
 

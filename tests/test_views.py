@@ -7,16 +7,14 @@ from functools import cache
 import numpy as np
 import pytest
 from made import recorded
+from probes import probed
 
 from core import table
-from core.experiment import parse
 from core.landscape import STATES
 from core.trace import Trace
-from core.train import train
 from core.vocabulary import SITES, STATISTICS
 from pages.ui import component, explain
 from pages.ui.cache import Measured
-from pages.ui.link import Variant
 from pages.ui.places import DRIFT
 from pages.ui.stage import Stage
 from pages.ui.text import LANGUAGES, Words
@@ -49,8 +47,7 @@ KINDS = {
 
 @cache
 def measured(kind):
-    experiment = parse({}).with_values({**SMALL, **KINDS[kind]})
-    return Measured(Variant(KINDS[kind], experiment, kind), None, Trace(tuple(train(experiment))))
+    return probed(kind, SMALL, KINDS[kind])
 
 
 def pictures(view, kinds, lang="en", **shown):
@@ -192,8 +189,7 @@ def test_a_log_axis_gives_way_where_it_would_leave_out_what_is_no_fault(values, 
 
 def test_outliers_that_no_block_passes_on_are_said_to_be_gone_and_stand_in_the_table():
     changes = {"input.source": "scaled", "input.feature_scales": [1000.0] + [1.0] * 15, "model.placement": "post"}
-    experiment = parse({}).with_values({**SMALL, **changes})
-    one = Measured(Variant({}, experiment, "post"), None, Trace(tuple(train(experiment))))
+    one = probed("post", SMALL, changes)
     (picture,) = VIEWS["outliers"].make([one], DRIFT.defaults, Words("en"))
     assert picture.figure is None and picture.remarks == (Words("en")("tokens.gone"),)
     assert picture.columns()["token"]
@@ -329,8 +325,7 @@ def test_every_state_of_a_cell_has_a_name(state):
 def test_a_massive_feature_is_a_row_of_the_map_of_outliers_through_all_its_layers():
     scales = [1.0] * 16
     scales[5] = 1000.0
-    experiment = parse({}).with_values({**SMALL, "input.source": "scaled", "input.feature_scales": scales})
-    one = Measured(Variant({}, experiment, "massive"), None, Trace(tuple(train(experiment))))
+    one = probed("massive", SMALL, {"input.source": "scaled", "input.feature_scales": scales})
     (picture,) = VIEWS["outliers"].make([one], DRIFT.defaults, Words("en"))
     (cells,) = [trace for trace in picture.figure.data if trace.type == "heatmap"]
     assert all(row.endswith("feature 5") for row in cells.y)

@@ -52,8 +52,7 @@ class Controls:
     def settle(self) -> list[link.Notice]:
         """Take the view from the link when it is a new one, else from this visit; fill every widget that is empty."""
         query = address.read(self._parameters)
-        known = self._state.get(self._query_key)
-        another = known is None or (query != known and (bool(query) or language.stayed()) and not self._touched())
+        another = address.is_another(query, self._state.get(self._query_key), self._touched)
         notices: list[link.Notice] = []
         self.only_runs = another and link.RUNS in query and not query.keys() & _SETTINGS
         if another:

@@ -7,7 +7,7 @@ It knows Streamlit's session and query, and runs in words (`pages.ui.stored`); w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -34,8 +34,8 @@ LIVE_PAGE = str(Path(__file__).resolve().parents[1] / "live.py")
 def settle() -> list[Notice]:
     """Take the filter and the chosen runs from the link when it is a new one, else from this visit."""
     query = address.read(PARAMETERS)
-    known, notices = st.session_state.get(QUERY), list[Notice]()
-    if known is None or (query != known and (bool(query) or language.stayed())):
+    notices = list[Notice]()
+    if address.is_another(query, st.session_state.get(QUERY)):
         existing = service.existing(run_ids(query.get(RUNS, ""), MOST_NAMED) or ())
         st.session_state[SOUGHT], notices = stored.read(query, existing)
         st.session_state[QUERY] = query
@@ -121,7 +121,8 @@ def table(runs: Sequence[Stored], t: Words) -> None:
     if not runs:
         st.info(t("runs.none_found"), icon=":material/filter_alt:")
         return
-    if common := stored.spoken(stored.common(runs), t):
+    shared = stored.common(runs)
+    if common := stored.spoken(shared, t):
         st.caption(t("runs.common", settings=escaped(common)))
     ids = [run.view.id for run in runs]
     chosen = [place for place, run in enumerate(ids) if run in sought().chosen]
@@ -129,7 +130,7 @@ def table(runs: Sequence[Stored], t: Words) -> None:
     if sorted(held["selection"]["rows"] if held else ()) != chosen:  # the rows of the chosen runs have moved
         st.session_state[TABLE] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
     st.session_state[LISTED] = ids
-    st.dataframe(columns(runs, t), hide_index=True, key=TABLE, on_select=_select, selection_mode="multi-row",
+    st.dataframe(columns(runs, shared, t), hide_index=True, key=TABLE, on_select=_select, selection_mode="multi-row",
                  column_config=_looks(t), alt=t("runs.title"), placeholder="")
 
 
@@ -141,9 +142,9 @@ def _select() -> None:
     choose([*before, *(run for run in ticked if run not in before)])
 
 
-def columns(runs: Sequence[Stored], t: Words) -> dict[str, list[Any]]:
-    """Return the table's columns, name → values."""
-    views, zone, shared = [run.view for run in runs], local_zone(), stored.common(runs)
+def columns(runs: Sequence[Stored], shared: Collection[str], t: Words) -> dict[str, list[Any]]:
+    """Return the table's columns, name → values; `shared`: fields that all runs have alike, which no row says."""
+    views, zone = [run.view for run in runs], local_zone()
     found: dict[str, list[Any]] = {
         "run": ["★ " * run.view.pinned + run.title(t, shared) for run in runs],
         "status": [_status(view.status, t) for view in views],

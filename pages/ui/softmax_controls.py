@@ -29,10 +29,8 @@ SHOWN: Mapping[str, tuple[str, ...]] = {"gaussian": ("n", "std", "seed"), "own":
 
 def settle() -> list[Notice]:
     """Take what is asked for from the link when it is a new one, else from this visit; fill widgets that are empty."""
-    state, query, notices = st.session_state, address.read(PARAMETERS), list[Notice]()
-    known = state.get(QUERY)
-    another = known is None or (query != known and (bool(query) or language.stayed()) and not _touched())
-    if another:
+    query, notices = address.read(PARAMETERS), list[Notice]()
+    if address.is_another(query, st.session_state.get(QUERY), _touched):
         asked, notices = softmax_link.read(query)
         _take(asked)
     _fill(force=language.is_new())

@@ -74,8 +74,7 @@ def of_parameter(trace: Trace, role: str, statistic: str) -> Matrix:
 def of_heads(trace: Trace, measure: str) -> Matrix:
     """Return a measure of every attention head of every layer that attends, over steps."""
     values = trace.head(measure)  # (N, L, H)
-    attends = sorted({layer for layer, site in trace.layout.sites if site == "q"})
-    rows = [(layer, head) for layer in attends for head in range(trace.layout.n_heads)]
+    rows = [(layer, head) for layer in trace.layout.rows("q")[0] for head in range(trace.layout.n_heads)]
     found = values[:, [layer for layer, _ in rows], [head for _, head in rows]]
     return _matrix(trace, rows, found, np.ones(found.shape, bool), np.zeros(found.shape))
 

@@ -6,7 +6,7 @@ exist is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,38 +19,18 @@ from pages.ui.charts import marks
 from pages.ui.charts.axes import F64
 from pages.ui.charts.grids import column_axis, row_axis
 from pages.ui.charts.marks import Frame, Text
-
-QUIET, GREY, LIGHT, CLEAR = "rgba(125,135,148,0.20)", "rgba(125,135,148,0.75)", "#ffffff", "rgba(0,0,0,0)"
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a state is drawn. `fill`: of its cells; `symbol`: of the sign in them and in the legend, of this `color`.
-
-    `rim`: the colour of the sign's edge, which sets it off from its cell; `signed`: whether cells have the sign too.
-    """
-
-    fill: str
-    symbol: str
-    color: str
-    rim: str
-    signed: bool = True
-
+from pages.ui.charts.states import CLEAR, GREY, HEALTHY, LIGHT, Look, States, fills, signs
 
 LOOKS: dict[str, Look] = {
     "not_observed": Look(CLEAR, "line-ew-open", theme.OTHER_COLOR, theme.OTHER_COLOR),
-    "finite": Look(QUIET, "square", QUIET, theme.OTHER_COLOR, signed=False),
-    "spread": Look(GREY, "triangle-right", theme.OTHER_COLOR, LIGHT),
-    "made": Look(theme.WARNING_COLOR, "x", theme.WARNING_COLOR, LIGHT),
+    "finite": HEALTHY,
+    "spread": Look(GREY, "triangle-right", theme.OTHER_COLOR),
+    "made": Look(theme.WARNING_COLOR, "x", theme.WARNING_COLOR),
 }
 """State of a cell (`core.autopsy.CELLS`) that exists → its look; its number is its place here."""
 
 BACKWARD = {"triangle-right": "triangle-left"}
 """Signs that point where the pass goes."""
-
-ROOMY_COLUMNS = 30
-"""Up to so many columns have signs that are seen from the last row of a hall; more leave no room for them."""
-
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -78,27 +58,18 @@ def cells(table: Cells, frame: Frame, t: Text) -> go.Figure:
     """Draw the cells. The words of a state are ``autopsy.cell_*``, what it means ``autopsy.cell_*_help``."""
     numbers = {"made": len(table.at("made")), "spread": len(table.at("spread"))}
     said = t("autopsy.map_counts" if any(numbers.values()) else "autopsy.map_finite", **numbers)
-    figure = go.Figure([_fills(table, frame, t), *_signs(table, t)], marks.layout(frame, said))
+    hovers = [[_says(table, (row, column), t) for column in range(len(table.columns))]
+              for row in range(len(table.map.sites))]
+    drawn = States(table.columns, table.map.sites, table.map.states.tolist(), hovers, LOOKS)
+    words = {state: t(f"autopsy.cell_{state}") for state in LOOKS}
+    signed = signs(drawn, words, BACKWARD if table.gradient else {})
+    figure = go.Figure([fills(drawn, f"{frame.x_title} %{{x}}"), *signed], marks.layout(frame, said))
     figure.update_layout(xaxis=column_axis(table.columns, frame), yaxis=row_axis(table.map.sites, frame),
                          legend={"itemclick": False, "itemdoubleclick": False, "traceorder": "reversed",
-                                 "itemsizing": "trace" if len(table.columns) <= ROOMY_COLUMNS else "constant"})
+                                 "itemsizing": "trace" if drawn.roomy else "constant"})
     if table.began is not None:
         _frame(figure, table)
     return figure
-
-
-def _fills(table: Cells, frame: Frame, t: Text) -> go.Heatmap:
-    """Return the cells as colours; each says what it is, those that do not exist say nothing."""
-    numbers = {state: float(number) for number, state in enumerate(LOOKS)}
-    levels = np.array([[numbers.get(state, np.nan) for state in row] for row in table.map.states.tolist()])
-    last = len(LOOKS) - 1
-    return go.Heatmap(
-        x=list(table.columns), y=list(table.map.sites), z=levels.astype(np.float32), zmin=0, zmax=last,
-        colorscale=[[number / last, look.fill] for number, look in enumerate(LOOKS.values())], showscale=False,
-        xgap=2 if len(table.columns) <= ROOMY_COLUMNS else 1, ygap=2, hoverongaps=False, showlegend=False,
-        hovertext=[[_says(table, (row, column), t) for column in range(len(table.columns))]
-                   for row in range(len(table.map.sites))],
-        hovertemplate=f"{frame.x_title} %{{x}}<br>%{{hovertext}}<extra></extra>")
 
 
 def _says(table: Cells, cell: tuple[int, int], t: Text) -> str:
@@ -112,23 +83,6 @@ def _says(table: Cells, cell: tuple[int, int], t: Text) -> str:
         lines += [t("autopsy.counts", n_nan=n_nan, n_posinf=n_posinf, n_neginf=n_neginf),
                   t("autopsy.no_absmax") if np.isnan(size) else t("autopsy.absmax", absmax=marks.spelled(size))]
     return "<br>".join(lines)
-
-
-def _signs(table: Cells, t: Text) -> Iterator[go.Scatter]:
-    """Yield the signs of every state that occurs, and its entry in the legend."""
-    size, edge = (16, 2) if len(table.columns) <= ROOMY_COLUMNS else (6, 1)
-    for state, look in LOOKS.items():
-        found = table.at(state)
-        if found:
-            shown: list[tuple[int, int]] = found if look.signed else []
-            x: list[str | None] = [table.columns[column] for _, column in shown]
-            y: list[str | None] = [table.map.sites[row] for row, _ in shown]
-            symbol = BACKWARD.get(look.symbol, look.symbol) if table.gradient else look.symbol
-            line = {"width": edge, "color": look.rim}
-            yield go.Scatter(
-                x=x or [None], y=y or [None], mode="markers", uid=state,  # without a point there would be no legend
-                name=t(f"autopsy.cell_{state}"), hoverinfo="skip", cliponaxis=False,
-                marker={"symbol": symbol, "color": look.color, "size": size, "line": line})
 
 
 def _frame(figure: go.Figure, table: Cells) -> None:

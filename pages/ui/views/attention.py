@@ -12,8 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from core.branch_input import branch_input
-from core.entropy_causes import EVIDENCE, Causes, entropy_causes
+from core.entropy_causes import Causes, entropy_causes
 from core.experiment import parse
 from core.theory import NoPrediction, Prediction, largest_entropy, predict
 from core.trace import F64
@@ -29,8 +28,8 @@ from pages.ui.views.tokens import focus
 ROW_PX, AROUND_PX, LEAST_ROWS, MOST_PX = 26, 190, 5, 760
 """Height of a head's row, of what stands around them, rows at least, and of a map at most."""
 
-LOGARITHMIC = frozenset({"rms", "score_std", "score_absmax", "q_rms", "k_rms"})
-"""Numbers that may grow without bound."""
+LIKENESS = Number("token_cosine", STREAM)
+"""How alike tokens are."""
 
 
 def heads(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
@@ -88,36 +87,18 @@ def causes(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture
     remarks = () if found.layers else (t("entropy.no_softmax") if _attending(one) else _no_head(one, t)[0],)
     frame = charts.Frame(title=title, statistic="cause", y_title=t("entropy.head"), x_title=t("chart.layer"),
                          y_scale="linear")
-    table = charts.Heads([str(layer) for layer in found.layers], found.names.tolist(), _evidence(found, t))
+    table = charts.Heads([str(layer) for layer in found.layers], found.names.T.tolist(), _evidence(found, t))
     picture = Picture("causes", charts.causes(table, frame, t) if found.layers else None, title, subject,
                       partial(_table, found.layers, {"cause": found.names, **found.evidence}, t),
                       _height(found.names.shape[1]), remarks, variant=one.name)
-    return [picture, _lines(measured, "score_std", t), _cosines(measured, t)]
+    return [picture, _lines(measured, "score_std", t), depth.inputs(measured, "attention", LIKENESS, "linear", t)]
 
 
 def _evidence(found: Causes, t: Words) -> list[list[str]]:
-    """Say of each head what its cause was told from."""
-    return [["<br>".join(f"{t(f'evidence.{name}')} {explain.number(float(found.evidence[name][row, head]))}"
-                         for name in EVIDENCE) for head in range(found.names.shape[1])]
-            for row in range(len(found.layers))]
-
-
-def _cosines(measured: Sequence[Measured], t: Words) -> Picture:
-    """Return how alike the tokens are that attention reads, over depth."""
-    found = depth.dressed({one.name: _fed(one) for one in measured}, measured)
-    series = [line for line in found.values() if line is not None]
-    title = t("entropy.fed_title")
-    frame = charts.Frame(title=title, statistic="token_cosine", y_title=t("statistic.token_cosine"),
-                         x_title=t("chart.layer"), y_scale="linear", unit=depth.unit_said("cosine", t))
-    return Picture("fed", charts.profile(series, frame, t) if series else None, title, Subject(("token_cosine",)),
-                   partial(depth.table, found, t), depth.SMALL_PX)
-
-
-def _fed(one: Measured) -> charts.Series | None:
-    if one.trace is None:
-        return None
-    fed = branch_input(one.trace, "attention", "token_cosine")
-    return charts.Series(one.name, np.array(fed.layers), fed.values, key=one.variant.key) if fed.layers else None
+    """Say of each head, (H, R), what its cause was told from."""
+    return [["<br>".join(f"{t(f'evidence.{name}')} {explain.number(float(values[row, head]))}"
+                         for name, values in found.evidence.items()) for row in range(len(found.layers))]
+            for head in range(found.names.shape[1])]
 
 
 def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
@@ -203,8 +184,7 @@ def _against(measured: Sequence[Measured], pairs: Pairs, kind: _Kind, t: Words) 
 
 def _frame(title: str, name: str, axis: str, values: Sequence[NDArray[np.floating]], t: Words) -> charts.Frame:
     """Return the frame of a chart over depth; a measure without a bound is on a logarithmic axis."""
-    finite = np.concatenate([np.empty(0), *(one.ravel() for one in values)])
-    scale = "log" if name in LOGARITHMIC and (finite[np.isfinite(finite)] > 0).any() else "linear"
+    scale = depth.positive(values, "log") if name == "rms" or name in depth.UNBOUNDED else "linear"
     unit = HEAD_MEASURES[name].unit if name in HEAD_MEASURES else "cosine" if name == "token_cosine" else ""
     return charts.Frame(title=title, statistic=name, y_title=axis, x_title=t("chart.layer"), y_scale=scale,
                         unit=depth.unit_said(unit, t))
@@ -212,7 +192,7 @@ def _frame(title: str, name: str, axis: str, values: Sequence[NDArray[np.floatin
 
 def _attending(one: Measured) -> list[int]:
     """Return the layers that attend."""
-    return sorted({layer for layer, site in one.trace.layout.sites if site == "q"}) if one.trace else []
+    return one.trace.layout.rows("q")[0] if one.trace else []
 
 
 def _no_head(one: Measured, t: Words) -> tuple[str, ...]:

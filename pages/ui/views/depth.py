@@ -25,6 +25,9 @@ OF_SCALE = frozenset({"rms", "absmax", "max", "token_rms_p05", "token_rms_p50", 
 SIZES = OF_SCALE - {"max"} | {"std", "norm", "kurtosis", "branch_ratio"}
 """Statistics that are 0 only where something is wrong."""
 
+UNBOUNDED = frozenset({"score_std", "score_absmax", "q_rms", "k_rms"})
+"""Measures of heads that may grow without bound."""
+
 SMALL_PX, LARGE_PX = 390, 520
 LEGEND_PX, LETTER_PX, SAMPLE_PX, LEGEND_WIDTH_PX = 34, 9, 66, 700
 """Height of a row of the legend, widths of a letter and of a line's sample in it, and of a row."""
@@ -60,10 +63,10 @@ def streams(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Pictur
     """The residual stream, and what the branches read: two answers, both true, one above the other."""
     number = Number(shown["stat"], STREAM, shown["of"] == "gradient")
     stream = lines(measured, number, shown["scale"], t, "stream", SMALL_PX)
-    return [stream, *(_inputs(measured, sublayer, number, shown["scale"], t) for sublayer in INPUTS)]
+    return [stream, *(inputs(measured, sublayer, number, shown["scale"], t) for sublayer in INPUTS)]
 
 
-def _inputs(measured: Sequence[Measured], sublayer: str, number: Number, scale: str, t: Words) -> Picture:
+def inputs(measured: Sequence[Measured], sublayer: str, number: Number, scale: str, t: Words) -> Picture:
     """Return the chart of what feeds one sublayer, a line a variant that has it."""
     fed = {one.name: branch_input(one.trace, sublayer, number.statistic, number.gradient)
            for one in measured if one.trace is not None}

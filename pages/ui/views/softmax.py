@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from core.gaussian_softmax import beginning, gaussian_softmax
-from core.softmax_row import F64, UNIFORM, Row, drawn_rows
+from core.softmax_row import F64, UNIFORM, Drawn, Row, drawn_rows
 from core.vocabulary import SATURATED
 from pages.ui import charts, theme
 from pages.ui.charts.curves import Curve, Drawing
@@ -151,12 +151,12 @@ def theory(asked: Asked, row: Row, t: Words) -> Told:
     off = float(gaussian_softmax(WRONG_AT, row.n).entropy - beginning(WRONG_AT, row.n))
     said = t("softmax.theory_said", at=f"{WRONG_AT:g}", off=number(off), n=row.n)
     return Told(Picture("theory", charts.curves(drawings, frame, t), frame.title,
-                        Subject(extra=("gaussian_entropy", "row_gain")), partial(_means, row.n, spreads, asked.seed),
+                        Subject(extra=("gaussian_entropy", "row_gain")), partial(_means, row.n, spreads, drawn),
                         620, remarks), said)
 
 
-def _means(n: int, spreads: F64, seed: int) -> Columns:
-    exact, drawn = gaussian_softmax(spreads, n), drawn_rows(n, spreads, ROWS, seed)
+def _means(n: int, spreads: F64, drawn: Drawn) -> Columns:
+    exact = gaussian_softmax(spreads, n)
     columns = {"spread": spreads, "entropy": exact.entropy, "entropy_guess": beginning(spreads, n),
                "entropy_drawn": drawn.entropy, "entropy_2se": 2 * drawn.entropy_error, "gain": exact.gain,
                "gain_drawn": drawn.gain, "gain_2se": 2 * drawn.gain_error}

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from core.trace import Trace
-from core.vocabulary import EMBED, HEAD_MEASURES, STATISTICS
+from core.vocabulary import EMBED, STATISTICS
 from pages.ui import charts
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words
@@ -46,15 +46,10 @@ def entropy(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> l
     """One attention measure of every head of every layer over steps, a map a variant; and the heads of some layers."""
     measure = shown["measure"]
     title = t("live.measure_title", measure=t(f"head.{measure}"))
-    scale = "log" if measure in LOGARITHMIC else "linear"
+    scale = "log" if measure in depth.UNBOUNDED else "linear"
     found = _found(watched, partial(of_heads, measure=measure))
     made = _map(watched, found, _Asked("measure", title, measure, scale, Subject(extra=(measure,))), t)
     return [made, curves.heads(watched, chosen(watched, shown), shown, t)]
-
-
-LOGARITHMIC = frozenset({"score_std", "score_absmax", "q_rms", "k_rms"})
-"""Measures that may grow without bound."""
-assert HEAD_MEASURES.keys() >= LOGARITHMIC
 
 
 def _found(watched: Sequence[Watched], take: Callable[[Trace], Matrix]) -> dict[str, Matrix]:
