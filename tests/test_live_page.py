@@ -43,7 +43,7 @@ def start(visit: Visit) -> None:
 def until(visit: Visit, condition: Callable[[], object], limit_ms: int = 60_000) -> None:
     waited = 0
     while not condition():
-        assert waited < limit_ms, "it took too long"
+        assert waited < limit_ms, f"it took too long; the page says: {status(visit)}"
         visit.page.wait_for_timeout(200)
         waited += 200
 
@@ -72,7 +72,7 @@ def test_a_training_is_started_drawn_as_it_goes_and_its_numbers_are_the_engines(
 
 
 def test_a_run_belongs_to_the_store_reload_and_another_browser_see_it_go_on(visit: Visit, chromium: Browser) -> None:
-    settings = address({"protocol.steps": 3000, "protocol.seed": 2})
+    settings = address({"protocol.steps": 20_000, "protocol.seed": 2, "protocol.record_every": 20})
     visit.open(settings)
     start(visit)
     until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
@@ -88,7 +88,7 @@ def test_a_run_belongs_to_the_store_reload_and_another_browser_see_it_go_on(visi
     by_id = Visit(other.new_page(), visit.address).open(f"/live?run={mine[0]}")  # the id alone, without settings
     until(by_id, lambda: by_id.page.locator(".driftscope-chart").count() > 0)
     query = {name: values[0] for name, values in parse_qs(urlsplit(by_id.page.url).query).items()}
-    assert link.read(query, LIVE)[0].base.protocol.steps == 3000
+    assert link.read(query, LIVE)[0].base.protocol.steps == 20_000
     for page in (guest, by_id):
         seen = len(line(page))
         until(page, lambda page=page, seen=seen: len(line(page)) > seen)
@@ -99,17 +99,17 @@ def test_a_run_belongs_to_the_store_reload_and_another_browser_see_it_go_on(visi
 
 
 def test_a_stopped_training_goes_on_from_where_it_was_stopped(visit: Visit) -> None:
-    visit.open(address({"protocol.steps": 400, "protocol.seed": 3, "protocol.record_every": 5}))
+    visit.open(address({"protocol.steps": 4000, "protocol.seed": 3, "protocol.record_every": 50}))
     start(visit)
     until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
     visit.page.get_by_test_id("stMain").get_by_role("button", name="Stop").click()
     until(visit, lambda: "goes on from step" in status(visit))
     stopped = int(re.search(r"goes on from step (\d+)", status(visit))[1])
-    assert 0 < stopped <= 400
+    assert 0 < stopped < 4000
     visit.page.get_by_role("button", name="Go on").click()
-    until(visit, lambda: "done, 400 updates" in status(visit))
-    until(visit, lambda: visit.chart(STEPS)[0][-1] == 400)
-    assert visit.chart(STEPS)[0] == list(range(0, 401, 5))
+    until(visit, lambda: "done, 4000 updates" in status(visit))
+    until(visit, lambda: visit.chart(STEPS)[0][-1] == 4000)
+    assert visit.chart(STEPS)[0] == list(range(0, 4001, 50))
 
 
 def fill(visit: Visit, label: str, value: str, key: str = "Enter") -> None:
@@ -138,7 +138,7 @@ def shown(visit: Visit, name: str) -> Locator:
 
 def test_stop_and_go_on_are_heard_however_early_they_are_pressed(visit: Visit) -> None:
     """Often enough that they meet the moment in which the first step makes the page draw itself anew."""
-    visit.open(address({"protocol.steps": 9000, "protocol.seed": 7, "protocol.record_every": 100}))
+    visit.open(address({"protocol.steps": 30_000, "protocol.seed": 7, "protocol.record_every": 300}))
     start(visit)
     for pause in (0, 150, 300, 450, 600, 750):
         shown(visit, "Stop")
@@ -180,12 +180,12 @@ def test_what_is_typed_counts_for_the_press_that_follows_it_at_once(visit: Visit
 
 
 def test_a_training_that_goes_on_keeps_its_progress_and_its_stop_when_the_settings_change(visit: Visit) -> None:
-    visit.open(address({"protocol.steps": 9000, "protocol.seed": 10, "protocol.record_every": 100}))
+    visit.open(address({"protocol.steps": 30_000, "protocol.seed": 10, "protocol.record_every": 300}))
     start(visit)
     until(visit, lambda: visit.page.locator(".driftscope-chart").count() > 0)
     fill(visit, "Learning rate", "0.002")
     visit.page.get_by_text("Trainings that it would wait for: 1.").wait_for()
-    assert "of 9000" in status(visit)
+    assert "of 30000" in status(visit)
     pressed(visit, "Stop")
     until(visit, lambda: "stopped at step" in status(visit))
     until(visit, lambda: visit.page.get_by_text("would wait").count() == 0)
