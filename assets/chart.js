@@ -246,7 +246,7 @@ function watchHover(chart) {
 /** Tell the page which row of a map was clicked, where the page asks for it. */
 function watchClicks(chart) {
   chart.plot.on("plotly_click", ({ points }) => {
-    if (chart.data.picks && points?.length) chart.tell("picked", String(points[0].y));
+    if (chart.data.picks && points?.length) chart.tell("picked", [String(points[0].x), String(points[0].y)]);
   });
 }
 

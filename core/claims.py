@@ -44,7 +44,8 @@ class Cancelled(RuntimeError):
 class Claim:
     """One worker's right to compute one run, from `claim`.
 
-    `engine`: the version that an earlier attempt began with; `recorded`: the last step that it wrote, −1 for none.
+    `engine`: the version that an earlier attempt began with; `recorded`: the last step that it wrote, −1 for none;
+    `look`: the head whose weights the run keeps.
     """
 
     store: Store
@@ -54,6 +55,7 @@ class Claim:
     steps_total: int
     engine: str | None = None
     recorded: int = -1
+    look: str | None = None
 
     def append(self, step: int, content: bytes, loss: float = math.nan, event: str | None = None) -> None:
         """Write one snapshot, in a transaction of its own; one that an earlier attempt has written stays what it is.
@@ -142,9 +144,10 @@ def claim(store: Store, run: str) -> Claim | None:
         if not taken.rowcount:
             return None
         row = connection.execute(select(
-            RUNS.c.attempts, RUNS.c.experiment, RUNS.c.steps_total, RUNS.c.provenance).where(RUNS.c.id == run)).one()
+            RUNS.c.attempts, RUNS.c.experiment, RUNS.c.steps_total, RUNS.c.look,
+            RUNS.c.provenance).where(RUNS.c.id == run)).one()
         recorded = connection.scalar(select(func.max(SNAPSHOTS.c.step)).where(SNAPSHOTS.c.run == run))
-    return Claim(store, run, row.attempts, row.experiment, row.steps_total,
+    return Claim(store, run, row.attempts, row.experiment, row.steps_total, look=row.look,
                  engine=json.loads(row.provenance or "{}").get("engine"), recorded=-1 if recorded is None else recorded)
 
 

@@ -42,7 +42,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 BACKENDS = ("sqlite", "postgresql")
 BUSY_TIMEOUT_S = 30
 ALONE = text("SELECT pg_advisory_xact_lock(20170612)")
@@ -70,6 +70,7 @@ RUNS = Table(
     Column("lane", String(16), nullable=False),
     Column("experiment", Text, nullable=False),  # canonical JSON
     Column("text", String(80), index=True),      # content hash of the visitor's own text
+    Column("look", String(24)),                  # the head whose weights it keeps (core.look); such a run is not listed
     Column("name", Text),                        # a visitor's own
     Column("status", String(16), nullable=False),
     Column("error", Text),
@@ -127,6 +128,7 @@ MIGRATIONS: dict[str, tuple[str, ...]] = {
           "ALTER TABLE snapshots ADD COLUMN loss DOUBLE PRECISION",
           "ALTER TABLE snapshots ADD COLUMN written DOUBLE PRECISION",
           "ALTER TABLE snapshots ADD COLUMN event VARCHAR(16)"),
+    "2": ("ALTER TABLE runs ADD COLUMN look VARCHAR(24)",),
 }
 """Schema of an older version → what makes it the next one; a number up each time. Missing tables are made anyway."""
 

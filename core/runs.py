@@ -32,7 +32,7 @@ class Entry:
 def entries(store: Store, limit: int, named: Sequence[str] = ()) -> list[Entry]:
     """Return the youngest runs and those that are `named`, youngest first, without their provenance, which is long."""
     columns = view_columns(null()).add_columns(RUNS.c.experiment, RUNS.c.stored_bytes)
-    youngest = select(RUNS.c.number).order_by(RUNS.c.number.desc()).limit(limit)
+    youngest = select(RUNS.c.number).where(RUNS.c.look.is_(None)).order_by(RUNS.c.number.desc()).limit(limit)
     chosen = or_(RUNS.c.number.in_(youngest), RUNS.c.id.in_(named))
     with store.database.reading() as connection:
         rows = [dict(row) for row in connection.execute(
@@ -115,7 +115,7 @@ def repeat(store: Store, run: str, server: str) -> str:
 
     Errors: StoreError when the store has no such run.
     """
-    columns = (RUNS.c.key, RUNS.c.experiment, RUNS.c.steps_total, RUNS.c.text, RUNS.c.lane)
+    columns = (RUNS.c.key, RUNS.c.experiment, RUNS.c.steps_total, RUNS.c.text, RUNS.c.look, RUNS.c.lane)
     with store.database.writing(alone=True) as connection:
         found = connection.execute(select(*columns).where(RUNS.c.id == run)).first()
         if found is None:

@@ -18,6 +18,7 @@ from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.films import Film
 from core.keeper import State
+from core.look import Look
 from core.pruning import used_bytes
 from core.runs import RESUMABLE, Entry
 from core.settings import SettingError
@@ -28,17 +29,17 @@ POLL_S, SLOWEST_POLL_S = 0.02, 0.1
 DEVICE_TIMEOUT_S = 60.0
 
 
-def ensure(experiments: Sequence[Experiment]) -> list[str]:
+def ensure(experiments: Sequence[Experiment], look: Look | None = None) -> list[str]:
     """Return the id of a run for each experiment, in order; the trainings that nobody computed yet become one job.
 
     Runs are shared: everybody who asks for the same experiment gets the same run. Probes and trainings are not asked
-    for together: the first says which they are.
-    Errors: ExperimentError when the request is over the limits, names a text that is not kept, or asks for a device
-    nobody knows yet.
+    for together: the first says which they are. `look`: the head whose weights the runs keep; such runs are others.
+    Errors: ExperimentError when the request is over the limits, names a text that is not kept or a head that is not
+    there, or asks for a device nobody knows yet.
     """
     lane = lane_of(experiments[0])
     check_limits(list(experiments), limits(lane == "train"))
-    asks = [_ask(experiment) for experiment in experiments]
+    asks = [_ask(experiment, look) for experiment in experiments]
     keeper = DOOR.keeper
     run_ids = DOOR.store.ask(asks, lane, keeper.server if keeper else "")
     wake()
@@ -60,15 +61,15 @@ def existing(run_ids: Sequence[str]) -> set[str]:
     return DOOR.store.existing(run_ids)
 
 
-def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
+def missing(experiments: Sequence[Experiment], look: Look | None = None) -> list[Experiment]:
     """Return those that `ensure` would have to compute: nobody has, and nobody is about to. Never waits."""
-    return [one for one, run in zip(experiments, standing(experiments), strict=True) if run is None]
+    return [one for one, run in zip(experiments, standing(experiments, look), strict=True) if run is None]
 
 
-def standing(experiments: Sequence[Experiment]) -> list[str | None]:
+def standing(experiments: Sequence[Experiment], look: Look | None = None) -> list[str | None]:
     """Return the run that stands for each experiment, computed or about to be, or None. Never waits."""
     known = DOOR.store.fact("device")
-    keys = [_key(experiment, known) for experiment in experiments]
+    keys = [_key(experiment, known, look) for experiment in experiments]
     found = DOOR.store.standing([key for key in keys if key])
     return [found.get(key or "") for key in keys]
 
@@ -214,20 +215,27 @@ def limits(training: bool = False) -> dict[str, float]:
     return settings.limits(training)
 
 
-def _ask(experiment: Experiment) -> Ask:
+def _ask(experiment: Experiment, look: Look | None) -> Ask:
     """Turn an experiment into what the store is asked; its own text is kept there first."""
+    if look is not None:
+        look.check(experiment)
     device, content = _device(experiment), experiment.input.text
     content_hash = None if content is None else put_text(content)
     if content_hash is not None and DOOR.store.text(content_hash) is None:
         raise ExperimentError(f"input.text is {content_hash}, which this store does not hold; allowed: the text itself")
-    return Ask(experiment.key(device), experiment.canonical_json(device), experiment.protocol.steps + 1, content_hash)
+    key = str(_key(experiment, device, look))
+    return Ask(key, experiment.canonical_json(device), experiment.protocol.steps + 1, content_hash,
+               None if look is None else look.code)
 
 
-def _key(experiment: Experiment, known: str | None) -> str | None:
-    """Return the experiment's key, or None while nobody knows the device that ``auto`` stands for."""
+def _key(experiment: Experiment, known: str | None, look: Look | None) -> str | None:
+    """Return the key of experiment and look, or None while nobody knows the device that ``auto`` stands for."""
     named = experiment.protocol.device
     device = known if named == "auto" else named
-    return experiment.key(device) if device else None
+    if not device:
+        return None
+    key = experiment.key(device)
+    return key if look is None else look.key(key)
 
 
 def _device(experiment: Experiment) -> str:
@@ -248,8 +256,9 @@ def _device(experiment: Experiment) -> str:
 
 
 __all__ = [
-    "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "RunView", "SettingError", "State", "StoreError",
-    "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing", "experiment", "film",
+    "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "Look", "RunView", "SettingError", "State",
+    "StoreError", "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing", "experiment",
+    "film",
     "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove", "rename", "repeat",
     "resolve", "resume", "snapshots", "standing", "start", "state", "stop", "trace", "usage", "view", "wait",
     "worker_pids",

@@ -36,12 +36,16 @@ GRACE_S = 1200.0
 
 @dataclass(frozen=True)
 class Ask:
-    """One experiment that is wanted: its key, canonical JSON, number of steps, and the hash of its own text if any."""
+    """One experiment that is wanted: its key, canonical JSON, number of steps, and the hash of its own text if any.
+
+    `look`: the head whose weights the run keeps (`core.look`); the key is then that of both.
+    """
 
     key: str
     experiment: str
     steps: int = 1
     text: str | None = None
+    look: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,10 +173,10 @@ class Store:
         return [found[run_id] for run_id in run_ids]
 
     def recent(self, limit: int = 50) -> list[RunView]:
-        """Return the youngest runs, youngest first, without their provenance, which is long."""
+        """Return the youngest runs that are listed, youngest first, without their provenance, which is long."""
         with self.database.reading() as connection:
-            rows = connection.execute(view_columns(null()).order_by(RUNS.c.number.desc()).limit(limit)).mappings()
-            return [as_view(row) for row in rows]
+            listed = view_columns(null()).where(RUNS.c.look.is_(None)).order_by(RUNS.c.number.desc()).limit(limit)
+            return [as_view(row) for row in connection.execute(listed).mappings()]
 
     def unfinished(self, run_ids: Sequence[str]) -> int:
         """Return how many of the runs are not over yet; the cheapest question a waiting page can ask."""
@@ -253,7 +257,8 @@ def new_job(connection: Connection, asks: Iterable[Ask], lane: str, server: str,
         made[ask.key] = secrets.token_hex(12)
         connection.execute(insert(RUNS).values(
             id=made[ask.key], key=ask.key, claim=ask.key if stands else None, job=job, lane=lane,
-            experiment=ask.experiment, text=ask.text, status="queued", created=now, steps_total=ask.steps))
+            experiment=ask.experiment, text=ask.text, look=ask.look, status="queued", created=now,
+            steps_total=ask.steps))
     return made
 
 

@@ -97,6 +97,7 @@ class Snapshot:
     RMS of each of the first TOKENS_KEPT tokens in the embedding and in the stream after each layer, NaN at padding and
     at tokens that are not finite; `tokens`: the ids of the first IDS_KEPT, −1 at padding, empty where the model reads
     vectors; `batch_shape`: (B, T), (0, 0) where it is not known.
+    `attention`: the weights of the one head that was looked at (`core.looking`), (C, C), empty where none was.
     """
 
     step: int
@@ -114,6 +115,7 @@ class Snapshot:
     token_rms: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     tokens: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     batch_shape: tuple[int, int] = (0, 0)
+    attention: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
     def measured(self, gradient: bool = False) -> Mapping[str, F64]:
         """Return the statistics of the sites, or of their gradients: statistic → (S,)."""
@@ -157,7 +159,7 @@ class Snapshot:
             group: np.stack(list(named.values())) for group in GROUPS if (named := getattr(self, group))}
         if self.grad_observed is not None:
             arrays["grad_observed"] = self.grad_observed
-        arrays |= {name: array for name in _OF_TOKENS if (array := getattr(self, name)).size}
+        arrays |= {name: array for name in _ARRAYS if (array := getattr(self, name)).size}
         stream = io.BytesIO()
         np.savez_compressed(stream, json=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
         return stream.getvalue()
@@ -176,11 +178,11 @@ class Snapshot:
             outliers=tuple(Outlier(**row) for row in facts["outliers"]),
             non_finite=NonFinite(**facts["non_finite"]) if facts["non_finite"] else None,
             batch_shape=tuple(facts.get("batch_shape", (0, 0))), grad_observed=arrays.get("grad_observed"),
-            **{name: arrays[name] for name in _OF_TOKENS if name in arrays}, **groups,  # type: ignore[arg-type]
+            **{name: arrays[name] for name in _ARRAYS if name in arrays}, **groups,  # type: ignore[arg-type]
         )
 
 
-_OF_TOKENS = ("token_rms", "tokens")
+_ARRAYS = ("token_rms", "tokens", "attention")
 
 
 def _modern(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -21,6 +21,8 @@ from core import checkpoints
 from core.corpus import Batch, Texts, batch, with_own_text
 from core.devices import check_precision, pick_device, surroundings
 from core.experiment import Experiment
+from core.look import Look
+from core.looking import Looking
 from core.model import build
 from core.optimizers import LossScale, Updates
 from core.pairing import fingerprint
@@ -42,7 +44,8 @@ class Training(Iterator[Snapshot]):
     `stopped`: the non-finite value that ended a training, if one did (a probe is always whole).
     """
 
-    def __init__(self, experiment: Experiment, texts: Texts | None = None, checkpoint: bytes | None = None) -> None:
+    def __init__(self, experiment: Experiment, texts: Texts | None = None, checkpoint: bytes | None = None,
+                 look: Look | None = None) -> None:
         device = pick_device(experiment.protocol.device)
         self.experiment = experiment.resolved(device.type)
         check_precision(self.experiment, device)
@@ -62,6 +65,7 @@ class Training(Iterator[Snapshot]):
         self._open = ExitStack()
         self._recorder = self._open.enter_context(
             Recorder(self._stack, residual=self.experiment.model.residual))
+        self._looking = None if look is None else self._open.enter_context(Looking(self._stack, look))
 
     def __next__(self) -> Snapshot:
         """Play up to the next recorded step."""
@@ -143,6 +147,8 @@ class Training(Iterator[Snapshot]):
         self._total = snapshot.totals["grad_total_norm"]
         overflow = is_overflow_step(self.experiment, snapshot)
         self._met = self._met or (snapshot.non_finite is not None and not overflow)
+        if self._looking is not None:
+            snapshot = replace(snapshot, attention=self._looking.weights)
         return self._with_update(snapshot, overflow)
 
     def _detail(self) -> str:
@@ -176,11 +182,13 @@ class Training(Iterator[Snapshot]):
         self._scale.after(overflowed)
 
 
-def train(experiment: Experiment, texts: Texts | None = None, checkpoint: bytes | None = None) -> Training:
+def train(experiment: Experiment, texts: Texts | None = None, checkpoint: bytes | None = None,
+          look: Look | None = None) -> Training:
     """Return the run of `experiment`, an iterator of its snapshots.
 
     `texts`: gives the visitor's own text that ``input.text`` names by its hash; `checkpoint`: where an earlier training
-    of the same experiment left off. Errors: ExperimentError when that text is missing, or the device or precision is
-    not to be had here; CheckpointError.
+    of the same experiment left off; `look`: the head whose weights its snapshots hold.
+    Errors: ExperimentError when that text is missing, or the device or precision is not to be had here;
+    CheckpointError.
     """
-    return Training(experiment, texts, checkpoint)
+    return Training(experiment, texts, checkpoint, look)

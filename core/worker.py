@@ -22,6 +22,7 @@ from core.devices import available_devices
 from core.experiment import engine_version, parse
 from core.fields import ExperimentError
 from core.keeping import Keeping
+from core.look import Look
 from core.settings import worker_threads
 from core.store import Store
 from core.train import Training, train
@@ -168,7 +169,8 @@ def _begun(mine: Claim, store: Store) -> Training:
     checkpoint = mine.checkpoint()
     if mine.engine not in (None, engine_version()) and (checkpoint or mine.recorded >= 0):
         raise ExperimentError(ANOTHER_ENGINE)
-    return train(parse(mine.experiment), store.text, checkpoint)
+    look = None if mine.look is None else Look.of(mine.look)
+    return train(parse(mine.experiment), store.text, checkpoint, look)
 
 
 def words(error: Exception) -> str:

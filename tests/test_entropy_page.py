@@ -6,7 +6,9 @@ from browser import Visit
 from playwright.sync_api import expect
 
 from core.experiment import parse
+from core.look import Look
 from core.theory import predict
+from core.token_table import symbols
 from core.train import train
 from pages.ui import link
 from pages.ui.link import View
@@ -65,3 +67,48 @@ def test_theory_stands_beside_what_was_measured_and_says_where_it_is_silent(visi
     told = np.log10([theory.rms[layer, "resid_post"] for layer in range(3)])
     np.testing.assert_allclose(np.log10(lines[1]) if min(lines[1]) > 1 else lines[1], told, atol=0.05)
     expect(visit.page.get_by_text("BatchNorm ties tokens together")).to_be_visible()
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_head_that_is_clicked_shows_its_weights_over_the_text_and_its_link_does_too(visit, lang):
+    visit.open(address(lang))
+    drawn(visit, 0, "z")
+    middle = visit.page.evaluate(
+        """() => { const gd = document.querySelector('.driftscope-chart'), at = gd.getBoundingClientRect(),
+            { xaxis, yaxis } = gd._fullLayout, { l, t } = gd._fullLayout._size;
+            return [at.left + xaxis._offset + xaxis.c2p("1"), at.top + yaxis._offset + yaxis.c2p("2")]; }""")
+    visit.page.mouse.click(*middle)
+    visit.page.wait_for_url(lambda url: "view=weights" in url)
+    visit.settle()
+    assert "layer=1" in visit.page.url and "head=2" in visit.page.url
+    for _ in range(2):
+        expect(visit.page.get_by_text(Words(lang)("entropy_view_help.weights"))).to_be_visible()
+        seen = next(iter(train(parse({}).with_values(SMALL | {"protocol.device": "cpu"}), look=Look(1, 2, 0))))
+        np.testing.assert_allclose(drawn(visit, 1, "customdata")[0], seen.attention, rtol=1e-5)
+        names = visit.page.evaluate("document.querySelectorAll('.driftscope-chart')[1].layout.xaxis.ticktext")
+        assert "".join(names) == "".join(symbols(seen, "text")[:16])
+        visit.page.reload()
+        visit.settle()
+
+
+@pytest.mark.parametrize("changes", [
+    {"model.sublayers": "mlp"}, {"input.source": "gaussian"},
+    {"model.norm": "none", "model.init_gain": 100.0, "protocol.dtype": "float16"},
+    {"input.seq_len": 200, "input.lengths": "ragged"}, {"model.n_heads": 1, "input.batch": 1},
+], ids=str)
+def test_one_head_is_looked_at_whatever_there_is(visit, changes):
+    visit.open(address(base=SMALL | changes, variants=[], view="weights", layer="200", head="77", sequence="1"))
+    visit.page.wait_for_function("document.querySelectorAll('.driftscope-chart').length > 1"
+                                 if "model.sublayers" not in changes else
+                                 "document.body.innerText.includes('has no attention')")
+    visit.settle()
+    assert visit.page.get_by_test_id("stException").count() == 0
+
+
+@pytest.mark.parametrize(("query", "said"), [
+    ("view=weights&head=x", "Allowed: the number of a head"), ("view=weights&layer=512", "layer"),
+    ("view=weights&sequence=-1", "Allowed: the number of a sequence"),
+])
+def test_what_a_link_may_say_of_a_head_is_said(visit, query, said):
+    visit.open(f"/entropy?lang=en&{query}")
+    visit.page.get_by_test_id("stAlert").filter(has_text=said).wait_for()

@@ -13,6 +13,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import waiting
@@ -23,6 +24,7 @@ from core.experiment import parse
 from core.fields import ExperimentError
 from core.keeper import Keeper
 from core.store import Ask, Store
+from core.train import train
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 60.0
@@ -123,6 +125,23 @@ def test_a_probe_comes_back_with_its_trace_and_surroundings(server):
     assert service.trace(run_ids[0]) is trace
     assert runs[0].provenance["device"] == "cpu"
     assert parse(service.experiment(run_ids[0])) == service.resolve(small(1))
+
+
+def test_a_look_at_a_head_is_a_run_of_its_own_that_holds_its_weights_and_is_not_listed(server):
+    look = service.Look(1, 0, 1)
+    plain, looked = service.ensure([small(1)]), service.ensure([small(1)], look)
+    assert service.ensure([small(1)], look) == looked != plain
+    assert service.standing([small(1)], look) == looked
+    assert service.missing([small(1)], service.Look(0, 0)) == [small(1)]
+    assert [run.status for run in service.wait(plain + looked, DEADLINE_S)] == ["done", "done"]
+    seen = service.trace(looked[0]).snapshots[0]
+    expected = next(iter(train(service.resolve(small(1)), look=look)))
+    np.testing.assert_array_equal(seen.attention, expected.attention)
+    assert service.trace(plain[0]).snapshots[0].attention.size == 0
+    listed = {run.id for run in service.recent()}
+    assert plain[0] in listed and looked[0] not in listed
+    with pytest.raises(ExperimentError, match="the look's layer is 9; allowed: 0 … 1"):
+        service.ensure([small(1)], service.Look(9, 0))
 
 
 def test_what_was_computed_is_not_computed_again(server):

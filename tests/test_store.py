@@ -415,26 +415,42 @@ def test_a_store_of_another_version_is_refused(url):
     first = Store(url)
     first.put_fact("schema", "0")
     first.close()
-    with pytest.raises(StoreError, match="has schema 0, this program needs 2"):
+    with pytest.raises(StoreError, match="has schema 0, this program needs 3"):
         Store(url)
 
 
-def test_a_store_of_the_version_before_is_brought_up_to_date_and_keeps_its_runs(url, store):
+OLDER = {
+    "1": ("ALTER TABLE runs DROP COLUMN name", "ALTER TABLE runs DROP COLUMN pace",
+          "ALTER TABLE snapshots DROP COLUMN loss", "ALTER TABLE snapshots DROP COLUMN written",
+          "ALTER TABLE snapshots DROP COLUMN event", "ALTER TABLE runs DROP COLUMN look", "DROP TABLE checkpoints"),
+    "2": ("ALTER TABLE runs DROP COLUMN look",),
+}
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_a_store_of_a_version_before_is_brought_up_to_date_and_keeps_its_runs(url, store, version):
     mine = claim(store, ask(store, "a")[0])
     mine.append(0, b"kept", 2.5)
     mine.finish("done")
     with store.database.writing() as connection:
-        for statement in ("ALTER TABLE runs DROP COLUMN name", "ALTER TABLE runs DROP COLUMN pace",
-                          "ALTER TABLE snapshots DROP COLUMN loss", "ALTER TABLE snapshots DROP COLUMN written",
-                          "ALTER TABLE snapshots DROP COLUMN event",
-                          "DROP TABLE checkpoints", "UPDATE facts SET value = '1' WHERE name = 'schema'"):
+        for statement in (*OLDER[version], f"UPDATE facts SET value = '{version}' WHERE name = 'schema'"):
             connection.execute(text(statement))
     newer = Store(url)
-    assert newer.fact("schema") == "2"
+    assert newer.fact("schema") == "3"
     assert newer.snapshots(mine.run) == [(0, b"kept")]
-    assert math.isnan(newer.steps(mine.run)[0][1])
+    loss = newer.steps(mine.run)[0][1]
+    assert math.isnan(loss) if version == "1" else loss == 2.5
     assert (newer.views([mine.run])[0].status, newer.views([mine.run])[0].name) == ("done", None)
+    assert [run.id for run in newer.recent()] == [mine.run]
     newer.close()
+
+
+def test_a_run_that_keeps_a_look_is_computed_like_any_other_and_is_not_listed(store):
+    plain, = ask(store, "a")
+    looked, = store.ask([Ask("a look", "{}", 1, None, "3.1.0")], "probe", "")
+    assert (claim(store, looked).look, claim(store, plain).look) == ("3.1.0", None)
+    assert [run.id for run in store.recent()] == [plain] == [one.view.id for one in entries(store, 10)]
+    assert [one.view.id for one in entries(store, 10, [looked])] == [looked, plain]
 
 
 # ── trainings ──

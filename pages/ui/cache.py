@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
 from core import service
 from core.cost import Cost, check_limits, cost
 from core.experiment import Experiment
-from core.service import RunView, StoreError
+from core.service import Look, RunView, StoreError
 from core.settings import probe_workers
-from core.trace import Trace
+from core.trace import Snapshot, Trace
 from pages.ui import wanted
 from pages.ui.link import Variant
 
 AGREED, ASKED, VISIT = "cache.agreed", "cache.asked", "cache.visit"
 ASKED_KEPT = 256
+LOOK_AT = "@"
 PATIENCE_S = 3.0
 """A script waits this long before it shows what there is and hands over to a fragment that watches the rest."""
 
@@ -32,11 +33,12 @@ AUTOMATIC_S = 1.5
 
 @dataclass(frozen=True)
 class Measured:
-    """One variant, its run, and its trace once there is one."""
+    """One variant, its run, and its trace once there is one; `closer`: what a look at one of its heads shows."""
 
     variant: Variant
     run: RunView
     trace: Trace | None
+    closer: Snapshot | None = field(default=None, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -57,37 +59,39 @@ def estimate(experiments: Sequence[Experiment]) -> Cost:
                 sum(one.seconds for one in costs))
 
 
-def must_ask(experiments: Sequence[Experiment]) -> bool:
+def must_ask(experiments: Sequence[Experiment], look: Look | None = None) -> bool:
     """Return whether the visitor has to agree first: it would take long, and the results do not stand ready.
 
-    Errors: ExperimentError for what no word could allow: it is over the server's limits.
+    `look`: what is wanted is a look at a head. Errors: ExperimentError for what no word could allow: it is over the
+    server's limits.
     """
     known = st.session_state.setdefault(AGREED, set()) | _asked().keys()
-    new = [one for one in experiments if one.canonical_json() not in known]
+    new = [one for one in experiments if _key(one, look) not in known]
     if not new:
         return False
     check_limits(new, service.limits())
-    unknown = service.missing(new)
+    unknown = service.missing(new, look)
     return bool(unknown) and estimate(unknown).seconds / min(len(unknown), probe_workers()) > AUTOMATIC_S
 
 
-def agree(experiments: Sequence[Experiment]) -> None:
-    """Remember that this visit wants these experiments whatever they cost."""
-    st.session_state.setdefault(AGREED, set()).update(experiment.canonical_json() for experiment in experiments)
+def agree(experiments: Sequence[Experiment], look: Look | None = None) -> None:
+    """Remember that this visit wants these experiments, or this look at them, whatever they cost."""
+    st.session_state.setdefault(AGREED, set()).update(_key(experiment, look) for experiment in experiments)
 
 
-def measure(variants: Sequence[Variant], patience: float = PATIENCE_S) -> list[Measured]:
+def measure(variants: Sequence[Variant], patience: float = PATIENCE_S, look: Look | None = None) -> list[Measured]:
     """Ask for every variant and return what there is after at most `patience` seconds.
 
-    A run that this visit asked for before is not asked for again when it was cancelled or failed: that takes `again`.
+    `look`: the head whose weights the runs keep. A run that this visit asked for before is not asked for again when it
+    was cancelled or failed: that takes `again`.
     Errors: ExperimentError when the engine refuses the request, for instance for its size; StoreError.
     """
     experiments = [one.experiment for one in variants]
     try:
-        runs = service.wait(_run_ids(experiments), patience)
+        runs = service.wait(_run_ids(experiments, look), patience)
     except StoreError:  # a run was pruned meanwhile
         again(experiments)
-        runs = service.wait(_run_ids(experiments), patience)
+        runs = service.wait(_run_ids(experiments, look), patience)
     return [Measured(variant, run, service.trace(run.id) if run.status == "done" else None)
             for variant, run in zip(variants, runs, strict=True)]
 
@@ -101,10 +105,11 @@ def kept(measured: Sequence[Measured]) -> list[Measured]:
 
 
 def again(experiments: Sequence[Experiment]) -> None:
-    """Forget that this visit asked for these experiments, so that they are asked for anew."""
+    """Forget that this visit asked for these experiments, and looks at them, so that they are asked for anew."""
     agree(experiments)
-    for experiment in experiments:
-        _asked().pop(experiment.canonical_json(), None)
+    for known in list(_asked()):
+        if known.partition(LOOK_AT)[0] in {_key(experiment) for experiment in experiments}:
+            del _asked()[known]
 
 
 def _asked() -> dict[str, str]:
@@ -113,22 +118,27 @@ def _asked() -> dict[str, str]:
     return asked
 
 
-def _run_ids(experiments: Sequence[Experiment]) -> list[str]:
+def _key(experiment: Experiment, look: Look | None = None) -> str:
+    """Return what an experiment, or a look at it, is known by in this visit."""
+    return experiment.canonical_json() + ("" if look is None else LOOK_AT + look.code)
+
+
+def _run_ids(experiments: Sequence[Experiment], look: Look | None) -> list[str]:
     """Return the run of each experiment; those that this visit has not asked for yet are asked for."""
-    asked, by_key = _asked(), {one.canonical_json(): one for one in experiments}
+    asked, by_key = _asked(), {_key(one, look): one for one in experiments}
     new = [key for key in by_key if key not in asked]
     if new:
-        asked |= dict(zip(new, service.ensure([by_key[key] for key in new]), strict=True))
+        asked |= dict(zip(new, service.ensure([by_key[key] for key in new], look), strict=True))
     for key in list(asked)[: max(0, len(asked) - ASKED_KEPT)]:
         if key not in by_key:
             del asked[key]
-    _leave_queue([asked[key] for key in by_key])
-    return [asked[one.canonical_json()] for one in experiments]
+    _leave_queue([asked[key] for key in by_key], "" if look is None else LOOK_AT)
+    return [asked[_key(one, look)] for one in experiments]
 
 
-def _leave_queue(runs: list[str]) -> None:
-    """Take runs out of the queue that this visit asked for on its way to `runs`, and that nobody else wants."""
-    visit = st.session_state.setdefault(VISIT, secrets.token_hex(8))
+def _leave_queue(runs: list[str], kind: str) -> None:
+    """Take runs of a kind out of the queue that this visit asked for on its way to `runs`, and nobody else wants."""
+    visit = st.session_state.setdefault(VISIT, secrets.token_hex(8)) + kind
     left = wanted.moves_to(visit, runs)
     waiting = {run.id for run in service.view(sorted(left)) if run.status == "queued"}
     if waiting:

@@ -32,7 +32,8 @@ def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
         desk.base()
         changes = desk.variants()
     looked = views[desk.looked()]
-    asked, chart, settings = st.container(), st.container(), desk.settings()
+    desk.at_hand()
+    asked, chart, settings = st.container(), st.container(), desk.settings(place.at_hand)
 
     base, wrong = desk.described()
     compared, refused = link.compared(View(base=base, variants=changes))
@@ -47,4 +48,7 @@ def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
                 where.error(explain.refused(wrong, t), icon=":material/block:")
         for notice in refused:
             st.warning(explain.notice(notice, t), icon=":material/block:")
-        panels.view(looked, stage.measured(variants, t, place.name), shown, t, place.name)
+        measured = stage.measured(variants, t, place.name)
+        if looked.closer is not None:
+            measured = stage.closer(measured, shown, looked.closer, t)
+        panels.view(looked, measured, shown, t, place.name)

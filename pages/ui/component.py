@@ -42,11 +42,12 @@ _mount = st.components.v2.component(
 
 
 def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: int = 0,  # noqa: PLR0913  one place
-         on_pick: Callable[[str], None] | None = None, feed: str = "", name: str = "") -> None:
+         on_pick: Callable[[str, str], None] | None = None, feed: str = "", name: str = "") -> None:
     """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
 
-    `width`: pixels at least, below which the chart scrolls sideways; `on_pick`: is given the name of the row that was
-    clicked. `feed`: address of an event stream (`stream.live`), whose figure `name` the chart follows from then on.
+    `width`: pixels at least, below which the chart scrolls sideways; `on_pick`: is given the names of the column and
+    the row that were clicked. `feed`: address of an event stream (`stream.live`), whose figure `name` the chart follows
+    from then on.
 
     ``layout.meta`` may say how it follows the player of that feed: ``{"film": {"steps": [...], "traces": {"0": {"y":
     rows}}}}``: trace 0 shows the row of the recorded step there; ``{"cursor": True}``: x counts steps, a line is there.
@@ -74,10 +75,10 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: i
     )
 
 
-def _pick(key: str, on_pick: Callable[[str], None]) -> None:
+def _pick(key: str, on_pick: Callable[[str, str], None]) -> None:
     chosen = st.session_state[key].get("picked")
-    if isinstance(chosen, str):
-        on_pick(chosen)
+    if isinstance(chosen, list) and [type(name) for name in chosen] == [str, str]:
+        on_pick(*chosen)
 
 
 def _bare(figure: go.Figure) -> dict[str, Any]:

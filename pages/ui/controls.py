@@ -103,6 +103,13 @@ class Controls:
         st.button(t("drift.add_variant"), icon=":material/add:", on_click=self._add, disabled=rows >= self._place.most)
         return tuple(changes for changes in found if changes)
 
+    def at_hand(self) -> None:
+        """Draw the fields of the base that this page is most about, in one row."""
+        if self._place.at_hand:
+            for column, path in zip(st.columns(len(self._place.at_hand)), self._place.at_hand, strict=True):
+                with column:
+                    fields.widget(path, self._t)
+
     def settings(self, first: Sequence[str] = ()) -> DeltaGenerator:
         """Draw all other fields but `first`, folded away: a tab a part, a widget a field; folded, they cost nothing.
 

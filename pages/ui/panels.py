@@ -62,11 +62,14 @@ def first_broken(trace: Trace) -> Verdict | None:
     return where_to_look(trace) if made is not None and made.direction == "forward" else None
 
 
-def choose(name: str) -> None:
-    """Let the page show this site, or the parameter of this role; what names neither is no row to choose."""
+def choose(column: str, row: str) -> None:
+    """Let the page show the site or role of this row, or look at the head of this layer; else it is none to choose."""
     for parameter, names in (("site", SITES), ("role", ROLES)):
-        if name in names:
-            st.session_state[parameter] = name
+        if row in names:
+            st.session_state[parameter] = row
+    if row.isdigit() and column.isdigit() and "head" in st.session_state:
+        for name, value in {"view": "weights", "layer": column, "head": row}.items():
+            st.session_state[name] = value
 
 
 def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:
@@ -84,7 +87,7 @@ def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[s
             explain.judgement(one.name, said, t, looked.spoken + (said[0] is broken))
 
 
-def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = None, feed: str = "") -> None:
+def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
     """Draw a picture and its remarks. `place`: the page it stands on; `on_pick`: takes what a click on it chooses.
 
     `feed`: address of the event stream that it follows.
@@ -97,7 +100,7 @@ def draw(picture: Picture, place: str, on_pick: Callable[[str], None] | None = N
 
 
 def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
-          on_pick: Callable[[str], None] | None = None, feed: str = "") -> None:
+          on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
     """Draw a picture with the panel that says what it is, and its numbers, folded; folded, they cost nothing."""
     draw(picture, place, on_pick, feed)
     traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]

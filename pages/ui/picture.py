@@ -36,9 +36,9 @@ class Picture:
 
     `key`: constant for its place, also the name of its downloads; `label`: what a screen reader says; `columns`: makes
     the table of its numbers; `height`: pixels; `remarks`: sentences on what is missing in it; `picks`: a click on it
-    chooses a site, or a parameter; `width`: pixels that it needs at least, below which it scrolls; `variant`: the name
-    of the only variant it is about, empty for all. A picture without a figure is its remarks, and its table where it
-    has one.
+    chooses a site, a parameter or a head; `width`: pixels that it needs at least, below which it scrolls; `variant`:
+    the name of the only variant it is about, empty for all. A picture without a figure is its remarks, and its table
+    where it has one.
     """
 
     key: str

@@ -48,7 +48,8 @@ class Place:
     """One page.
 
     `shown`: query parameter of what is shown → its values, `defaults` the one that is left out; `starts`: how a base
-    differs from the preset of its name; `withheld`: fields that cannot be changed there; `most`: so many variants.
+    differs from the preset of its name; `withheld`: fields that cannot be changed there; `at_hand`: fields of the base
+    that stand above the charts, not among all settings; `most`: so many variants.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Place:
     defaults: Mapping[str, str]
     starts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     withheld: frozenset[str] = frozenset()
+    at_hand: tuple[str, ...] = ()
     most: int = 6
 
     @property
@@ -111,10 +113,13 @@ before the first update."""
 
 ENTROPY = Place(
     "entropy",
-    {"view": ("heads", "causes", "theory"), "measure": tuple(HEAD_MEASURES),
-     "who": tuple(str(number) for number in range(7))},
-    {"view": "heads", "measure": "entropy_norm", "who": "0"}, withheld=NOT_BUILT | OF_TRAINING)
-"""The attention of every head in one pass at initialization."""
+    {"view": ("heads", "causes", "weights", "theory"), "measure": tuple(HEAD_MEASURES),
+     "who": tuple(str(number) for number in range(7)), "layer": (LAST, *map(str, range(DEPTH["maximum"]))),
+     "head": Form(r"[0-9]{1,3}", ("0", "3")), "sequence": Form(r"[0-9]{1,4}", ("0", "7"))},
+    {"view": "heads", "measure": "entropy_norm", "who": "0", "layer": LAST, "head": "0", "sequence": "0"},
+    withheld=NOT_BUILT | OF_TRAINING,
+    at_hand=("model.qk_norm", "model.attn_softcap", "model.attention_scale", "model.pattern"))
+"""The attention of every head in one pass at initialization. `head`, `sequence`: whose weights are looked at."""
 
 LIVE = Place(
     "live",

@@ -11,6 +11,7 @@ import streamlit as st
 
 from core import service
 from core.experiment import Experiment
+from core.service import Look
 from pages.ui import cache
 from pages.ui.cache import Measured
 from pages.ui.text import Words, escaped
@@ -30,13 +31,13 @@ def engine(t: Words) -> None:
         st.info(t("drift.starting"), icon=":material/hourglass:")
 
 
-def offer(experiments: Sequence[Experiment], t: Words) -> None:
-    """Say what a long run would cost and wait for the visitor's word."""
+def offer(experiments: Sequence[Experiment], t: Words, look: Look | None = None) -> None:
+    """Say what a long run would cost and wait for the visitor's word. `look`: what is wanted is a look at a head."""
     total = cache.estimate(experiments)
     st.info(t("drift.run_needed", seconds=f"{total.seconds:.0f}", gflop=f"{total.flops / 1e9:,.0f}",
               mib=f"{total.peak_bytes / 2**20:,.0f}"), icon=":material/timer:")
     if st.button(t("drift.run"), type="primary", icon=":material/play_arrow:"):
-        cache.agree(experiments)
+        cache.agree(experiments, look)
         st.rerun()
 
 

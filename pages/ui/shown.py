@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from core.experiment import Experiment
 from core.vocabulary import EMBED
 from pages.ui.link import Variant
 from pages.ui.places import ENDS, LAST, Place
@@ -36,6 +37,9 @@ def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:
     state["who"] = str(min(int(state["who"]), len(variants) - 1))
     if "layer" in place.shown and state["layer"] != LAST and int(state["layer"]) >= _depth(variants) - 1:
         state["layer"] = LAST
+    for name, count in _COUNTS.items():
+        if name in place.shown:
+            state[name] = str(min(int(state[name]), count(_looked_at(variants)) - 1))
     if "at" in place.shown and state["at"] != ENDS:
         _fit_layers(max(one.experiment.model.n_layers for one in variants), t)
 
@@ -49,8 +53,18 @@ def _fit_layers(depth: int, t: Words) -> None:
                    icon=":material/link_off:")
 
 
+def _looked_at(variants: Sequence[Variant]) -> Experiment:
+    return variants[int(st.session_state["who"])].experiment
+
+
 def _depth(variants: Sequence[Variant]) -> int:
-    return variants[int(st.session_state["who"])].experiment.model.n_layers
+    return _looked_at(variants).model.n_layers
+
+
+_COUNTS: dict[str, Callable[[Experiment], int]] = {
+    "head": lambda experiment: experiment.model.n_heads, "sequence": lambda experiment: experiment.input.batch,
+}
+"""What is counted from 0 → how many there are."""
 
 
 _SPOKEN: dict[str, Callable[[str, Words], str]] = {
@@ -78,11 +92,17 @@ def _who(name: str, _place: Place, variants: Sequence[Variant], t: Words) -> Non
                  format_func=lambda number: variants[int(number)].name)
 
 
-def _layer(name: str, _place: Place, variants: Sequence[Variant], t: Words) -> None:
+def _counted(name: str, _place: Place, variants: Sequence[Variant], t: Words) -> None:
+    st.selectbox(t(f"drift.{name}"), [str(number) for number in range(_COUNTS[name](_looked_at(variants)))], key=name,
+                 width=120)
+
+
+def _layer(name: str, place: Place, variants: Sequence[Variant], t: Words) -> None:
     """Draw the slider over the layers; the state says LAST where it stands at its end."""
     chosen, last = st.session_state[name], str(_depth(variants) - 1)
     st.session_state[SLIDER] = last if chosen == LAST else chosen
-    st.select_slider(t("chart.layer"), [str(layer) for layer in range(EMBED, int(last) + 1)], key=SLIDER, width=320,
+    first = int(tuple(place.shown[name])[1])
+    st.select_slider(t("chart.layer"), [str(layer) for layer in range(first, int(last) + 1)], key=SLIDER, width=320,
                      format_func=lambda layer: t("chart.embed") if layer == str(EMBED) else layer,
                      on_change=_take_layer, args=(last,))
 
@@ -120,6 +140,6 @@ def layers_of(at: str, depth: int) -> list[int]:
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
     "stat": _choose, "site": _choose, "measure": _choose, "weight": _choose, "role": _choose, "of": _switch,
-    "scale": _switch, "who": _who, "layer": _layer, "at": _at,
+    "scale": _switch, "who": _who, "layer": _layer, "at": _at, "head": _counted, "sequence": _counted,
 }
 """Name in a place's `shown` → its control."""

@@ -5,13 +5,15 @@ Pages hand it variants and get back what is measured; everything that stands in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from core import service
+from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.service import Look
 from pages.ui import cache, explain, progress
 from pages.ui.cache import Measured
 from pages.ui.link import Variant
@@ -51,6 +53,27 @@ def measured(variants: Sequence[Variant], t: Words, place: str) -> Stage:
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
     return Stage()
+
+
+def closer(stage: Stage, shown: Mapping[str, str], look: Callable[[Experiment, Mapping[str, str]], Look | None],
+           t: Words) -> Stage:
+    """Return the stage with a look at one head of the variant that `shown` is about; where that takes time, say so."""
+    if not (stage.current and stage.finished):
+        return stage
+    place = int(stage.among_finished(shown["who"]))
+    one = stage.finished[place]
+    wanted = look(one.experiment, shown)
+    if wanted is None:
+        return stage
+    if cache.must_ask([one.experiment], wanted):
+        progress.offer([one.experiment], t, wanted)
+        return stage
+    (looked,) = cache.measure([one.variant], look=wanted)
+    progress.watch([looked], t)
+    if looked.trace is None:
+        return stage
+    seen = replace(one, closer=looked.trace.snapshots[-1])
+    return replace(stage, finished=(*stage.finished[:place], seen, *stage.finished[place + 1:]))
 
 
 def _watched(measured: Sequence[Measured], t: Words, place: str) -> Stage:

@@ -21,15 +21,17 @@ from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shor
 from pages.ui.charts.ribbons import Ribbon, ribbons
 from pages.ui.charts.steps import Course, Event, steps
 from pages.ui.charts.strips import Strip, strips
+from pages.ui.charts.weights import Weights, weights
 from pages.ui.charts.wiring import Panel, wiring
 
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
     "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "curves": curves,
+    "weights": weights,
 }
 """Name of a chart → what draws it."""
 
 __all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Bars", "Cells", "Course", "Curve", "Drawing", "Event", "Film", "Frame",
-           "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip", "Text", "bars", "causes", "cells",
-           "curves", "exponents", "finite_range", "grid", "literal", "profile", "ribbons", "shortened", "steps",
-           "strips", "wiring"]
+           "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip", "Text", "Weights", "bars",
+           "causes", "cells", "curves", "exponents", "finite_range", "grid", "literal", "profile", "ribbons",
+           "shortened", "steps", "strips", "weights", "wiring"]

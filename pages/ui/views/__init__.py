@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.experiment import Experiment
+from core.service import Look
 from pages.ui.cache import Measured
 from pages.ui.picture import Picture
 from pages.ui.text import Words
-from pages.ui.views import attention, block, depth, gradients, judges, onward, overview, spread, tokens
+from pages.ui.views import attention, block, depth, gradients, head, judges, onward, overview, spread, tokens
 from pages.ui.views.judges import Judge
 
 Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
@@ -24,7 +26,8 @@ class Viewpoint:
     """One view. `make`: its pictures; `asks`: the controls that change them, names in the place's `shown`.
 
     `judge`: its judgements on one variant, the first `spoken` said in the open; `single`: all of it is about
-    the one variant that is looked at; `report`, `more`: draw what stands above, and below, the pictures and is none.
+    the one variant that is looked at; `report`, `more`: draw what stands above, and below, the pictures and is none;
+    `closer`: says which head of that variant is looked at closer.
     """
 
     make: Make
@@ -34,6 +37,7 @@ class Viewpoint:
     single: bool = False
     report: Draw | None = None
     more: Draw | None = None
+    closer: Callable[[Experiment, Mapping[str, str]], Look | None] | None = None
 
 
 VIEWS: dict[str, Viewpoint] = {
@@ -62,6 +66,8 @@ GRADIENT_VIEWS: dict[str, Viewpoint] = {
 ENTROPY_VIEWS: dict[str, Viewpoint] = {
     "heads": Viewpoint(attention.heads, judges.on_attention, ("measure", "who"), more=onward.to_heads_over_steps),
     "causes": Viewpoint(attention.causes, judges.on_attention, ("who",), more=onward.to_switches),
+    "weights": Viewpoint(head.weights, judges.on_attention, ("who", "layer", "head", "sequence"), single=True,
+                         closer=head.look),
     "theory": Viewpoint(attention.theory, judges.on_attention),
 }
 """Those of the entropy page."""

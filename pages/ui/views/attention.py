@@ -34,10 +34,11 @@ LIKENESS = Number("token_cosine", STREAM)
 
 def heads(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """One measure of every head of one variant, and its mean over the heads over depth, all variants."""
-    return [_map(measured, shown, t), _lines(measured, shown["measure"], t)]
+    return [head_map(measured, shown, t), _lines(measured, shown["measure"], t)]
 
 
-def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
+def head_map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
+    """Return the map of one measure of every head of one variant; a click chooses a head."""
     one, snapshot = focus(measured, shown)
     measure, rows = shown["measure"], _attending(one)
     values = snapshot.heads[measure][rows].T  # (H, R)
@@ -47,7 +48,7 @@ def _map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
     table = charts.Grid([str(row) for row in rows], [str(head) for head in range(len(values))], values, whole, whole,
                         name=one.name)
     return Picture("heads", charts.grid(table, frame, t) if rows else None, title, Subject(extra=(measure,)),
-                   partial(_table, rows, {measure: values.T}, t), _height(len(values)), _no_head(one, t),
+                   partial(_table, rows, {measure: values.T}, t), _height(len(values)), _no_head(one, t), picks=True,
                    variant=one.name)
 
 
