@@ -128,7 +128,7 @@ def test_a_probe_comes_back_with_its_trace_and_surroundings(server):
 
 
 def test_a_look_at_a_head_is_a_run_of_its_own_that_holds_its_weights_and_is_not_listed(server):
-    look = service.Look(1, 0, 1)
+    look = service.Look(1, 0)
     plain, looked = service.ensure([small(1)]), service.ensure([small(1)], look)
     assert service.ensure([small(1)], look) == looked != plain
     assert service.standing([small(1)], look) == looked
