@@ -1,5 +1,5 @@
 """How long a visitor waits and how much is sent, in a real Chromium: opening to first chart, a moved control to the
-changed chart, every view, and a stack of 96 layers.
+changed chart, every view, a stack of 96 layers, and one of 48 layers with 16 heads that reads 512 tokens.
 
 Run: BROWSER_PATH=$(which chromium) python benchmarks/pages.py. Starts the app with a store of its own on a free port;
 each control change asks for experiments that nobody has computed, so three variants are computed every time. Bytes are
@@ -22,7 +22,7 @@ from browser import READY, Visit, browser, server  # noqa: E402
 from playwright.sync_api import Browser, WebSocket  # noqa: E402
 
 from pages.ui.link import pack  # noqa: E402
-from pages.ui.places import DRIFT  # noqa: E402
+from pages.ui.places import DRIFT, ENTROPY, GRADIENTS  # noqa: E402
 
 DRAWN = "() => [...document.querySelectorAll('.driftscope-chart')].some(gd => gd._fullLayout && gd.data.length)"
 VALUES = ("(() => { const d = document.querySelector('.driftscope-chart').data; "
@@ -96,9 +96,10 @@ def main() -> None:
         moved = [control(visit, meter, 100 + number) for number in range(9)]
         report("control to chart, three variants computed", [seconds for seconds, _ in moved])
         print(f"bytes of a moved control: {statistics.median(sent for _, sent in moved) / 1e3:.0f} kB socket")
-        for depth in (12, 96):
-            for view in DRIFT.views:
-                _look(visit, meter, view, depth)
+        for stack in STACKS:
+            for place in (DRIFT, GRADIENTS, ENTROPY):
+                for view in place.views:
+                    _look(visit, meter, f"/{place.name}?view={view}", stack)
 
 
 def report(what: str, times: Sequence[float]) -> None:
@@ -106,21 +107,30 @@ def report(what: str, times: Sequence[float]) -> None:
     print(f"{what}: median {statistics.median(times):.2f} s, {min(times):.2f} … {max(times):.2f} s")
 
 
-def _look(visit: Visit, meter: Meter, view: str, depth: int) -> None:
-    """Print what a view of one variant of this depth takes, once it is computed, and what it sends."""
-    shown = pack({"base": {"model.d_model": 64, "input.batch": 2}, "variants": []})
-    path = f"/drift?view={view}&layers={depth}&x={shown}"
+STACKS = (
+    {"model.n_layers": 12, "model.d_model": 64, "input.batch": 2},
+    {"model.n_layers": 96, "model.d_model": 64, "input.batch": 2},
+    {"model.n_layers": 48, "model.d_model": 256, "model.n_heads": 16, "input.batch": 1, "input.seq_len": 512},
+)
+
+
+def _look(visit: Visit, meter: Meter, view: str, stack: dict[str, int]) -> None:
+    """Print what a view of one variant of this stack takes, once it is computed, and what it sends."""
+    path = f"{view}&x={pack({'base': stack, 'variants': []})}"
     run, said = visit.page.get_by_role("button", name="Run", exact=True), visit.page.locator("h3")
     visit.page.goto(visit.address + path)
     run.or_(said).first.wait_for()
     if run.count():
         run.click()
     said.wait_for()
+    if "view=weights" in view:  # one head is computed beside the rest
+        visit.page.wait_for_function("() => document.querySelectorAll('.driftscope-chart').length > 1")
     sent, begun = meter.socket, time.perf_counter()
     visit.page.goto(visit.address + path)
     visit.page.wait_for_selector("h3")
     visit.page.wait_for_selector(READY)
-    print(f"{view}, {depth} layers: {time.perf_counter() - begun:.2f} s, {(meter.socket - sent) / 1e3:.0f} kB socket")
+    seconds, kilobytes = time.perf_counter() - begun, (meter.socket - sent) / 1e3
+    print(f"{view}, {stack['model.n_layers']} layers: {seconds:.2f} s, {kilobytes:.0f} kB socket", flush=True)
 
 
 def _seeded(seed: int) -> str:
