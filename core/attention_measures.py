@@ -20,7 +20,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from core import fast_heads
+from core import fast_heads, query_quantiles
 from core.moments import directions, working_dtype
 from core.sites import Heads
 from core.vocabulary import HEAD_MEASURES, SATURATED
@@ -59,8 +59,8 @@ MEANS: dict[str, int] = {"entropy": 1, "max_prob": 1, "entropy_norm": 2, "satura
                          "score_std": 2}
 """The measures that are means over queries → the least number of visible keys of a query that counts."""
 
-CHOICE = list(MEANS).index("score_std")
-"""Which of MEANS takes the queries that have a choice."""
+CHOICE, SHARE = list(MEANS).index("score_std"), list(MEANS).index("entropy_norm")
+"""Which of MEANS takes the queries that have a choice, and which is a quantile's too."""
 
 
 @dataclass(frozen=True)
@@ -78,22 +78,22 @@ Pattern = Callable[[Tensor, Seen], tuple[Tensor, Tensor, Tensor]]
 """From scores below their row's top (b, H, Q, N), left as they are: entropy, max_prob and gain, (b, H, Q)."""
 
 
-def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
-    """Return HEAD_MEASURES of each head, (M, H), on the device of q, unfetched.
+def head_measures(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads, full: bool = False) -> Tensor:
+    """Return HEADS_STANDARD of each head, in detail `full` HEAD_MEASURES, (M, H), on the device of q, unfetched.
 
     `q`, `k`: (B, H, T, K), k repeated over the heads; `mask`: (B, T), true at real tokens; `rule`: scale, soft cap,
     pattern and causality. Computed in float32 or wider, without autograd.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = q.detach().to(wide), k.detach().to(wide)
-    quick = fast_heads.measures(q, k, mask, rule, SATURATED)
-    return general(q, k, mask, rule) if quick is None else quick
+    quick = fast_heads.measures(q, k, mask, rule, SATURATED, full)
+    return general(q, k, mask, rule, full) if quick is None else quick
 
 
-def general(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
+def general(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads, full: bool = False) -> Tensor:
     """Return the same in the general way: any pattern, on any device; `q`, `k` float32 or float64."""
     wide, q, k = q.dtype, _real_only(q, mask), _real_only(k, mask)
-    sums = _Sums(q)
+    sums = _Sums(q, full)
     for batch, queries, keys in pieces(tuple(q.shape[:3]), PIECE if q.device.type == "cpu" else PIECE_GPU, rule.causal):
         scores = (q[batch, :, queries] * rule.scale) @ k[batch, :, keys].transpose(-2, -1)  # (b, H, Q, N)
         if rule.scores_in is not None:
@@ -101,7 +101,7 @@ def general(q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> Tensor:
         real = None if mask is None else (mask[batch, None, queries], mask[batch, None, None, keys])
         seen = _seen((queries.start, queries.stop, keys.stop), real, rule.causal, scores)
         sums.add(_rows(scores, seen, rule.softcap, PATTERNS[rule.pattern]), seen)
-    return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal)))
+    return torch.cat((sums.measures(), _alignment(q, k, mask, rule.causal), *sums.quantiles()))
 
 
 def measures_of_scores(scores: Tensor, visible: Tensor | None = None,
@@ -136,12 +136,16 @@ def pieces(shape: tuple[int, ...], size: int, causal: bool) -> Iterator[tuple[sl
 
 
 class _Sums:
-    """Running sums over queries of MEANS, how many queries they have, and the largest |score|."""
+    """Running sums over queries of MEANS, how many queries they have, and the largest |score|.
 
-    def __init__(self, like: Tensor) -> None:
+    In detail `full` the normalized entropy of every query too, one number each.
+    """
+
+    def __init__(self, like: Tensor, full: bool = False) -> None:
         self.dtype = working_dtype(like)
         self.sums, self.queries = torch.zeros(2, len(MEANS), like.shape[1], dtype=self.dtype, device=like.device)
         self.absmax = torch.zeros(like.shape[1], dtype=self.dtype, device=like.device)  # (H,)
+        self.full, self.shares = full, list[Tensor]()
 
     def add(self, rows: Rows, seen: Seen) -> None:
         """Add a piece."""
@@ -151,12 +155,19 @@ class _Sums:
         self.queries += seen.chosen.sum((1, 3)) * (values.shape[1] // seen.chosen.shape[1])
         largest = torch.where(seen.chosen[CHOICE], rows.absmax, 0).amax((0, 2))
         self.absmax = torch.maximum(self.absmax, largest)
+        if self.full:
+            shares = torch.where(seen.chosen[SHARE], values[SHARE], query_quantiles.LEFT_OUT)  # (b, H, Q)
+            self.shares.append(shares.transpose(0, 1).flatten(1))
 
     def measures(self) -> Tensor:
         """Return entropy … softmax_gain in the order of HEAD_MEASURES, (7, H)."""
         found = dict(zip(MEANS, self.sums / self.queries, strict=True))
         found["score_absmax"] = torch.where((self.queries[CHOICE] > 0) & self.absmax.isfinite(), self.absmax, math.nan)
         return torch.stack([found[name] for name in HEAD_MEASURES if name in found])
+
+    def quantiles(self) -> list[Tensor]:
+        """Return ENTROPY_QUANTILES, (5, H), in a list; nothing but in detail full."""
+        return [query_quantiles.of_shares(torch.cat(self.shares, 1))] if self.full else []
 
 
 def _seen(piece: tuple[int, int, int], real: tuple[Tensor, Tensor] | None, causal: bool, scores: Tensor) -> Seen:

@@ -14,7 +14,7 @@ from core.experiment import Experiment, Input, Model, Protocol
 from core.fields import ExperimentError
 from core.schedules import recorded_steps
 from core.tables import GATED_ACTIVATIONS, NORMS, PLACEMENTS, VECTOR_SOURCES, Norm
-from core.vocabulary import HEAD_MEASURES, HISTOGRAM_BINS, IDS_KEPT, SITES, STATISTICS, TOKENS_KEPT
+from core.vocabulary import HEAD_MEASURES, HEADS_STANDARD, HISTOGRAM_BINS, IDS_KEPT, SITES, STATISTICS, TOKENS_KEPT
 
 BYTES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 SUBLAYERS = {"both": ("attention", "mlp"), "attention": ("attention",), "mlp": ("mlp",)}
@@ -192,7 +192,7 @@ def _standard_bytes(model: Model) -> int:
     """Return about what one snapshot in detail standard takes, compressed."""
     sites = model.n_layers * sum(site.where == "block" for site in SITES.values())
     numbers = (2 * sites * sum(one.detail == "standard" for one in STATISTICS.values())
-               + model.n_layers * (4 * 20 + len(HEAD_MEASURES) * model.n_heads))
+               + model.n_layers * (4 * 20 + len(HEADS_STANDARD) * model.n_heads))
     return 8_192 + 4 * numbers
 
 
@@ -202,4 +202,5 @@ def _snapshot_bytes(model: Model, source: Input, dtype: str) -> int:
     positions = source.batch * source.seq_len
     ids = 0 if source.source in VECTOR_SOURCES else min(positions, IDS_KEPT) * 4
     sizes = (model.n_layers + 1) * min(positions, TOKENS_KEPT) * max(4, BYTES[dtype])
-    return 16_384 + 2 * sites * 8 * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) // 2 + ids + sizes
+    heads = model.n_layers * model.n_heads * len(HEAD_MEASURES) if "attention" in SUBLAYERS[model.sublayers] else 0
+    return 16_384 + (2 * sites * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) + heads) * 8 // 2 + ids + sizes

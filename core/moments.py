@@ -179,7 +179,7 @@ def _tokens(known: Tensor, finite: Tensor, reading: Reading, work: torch.dtype) 
         room = torch.where(known.abs().amax() > torch.finfo(work).max / HEADROOM, 1 / HEADROOM, 1.0)
         sizes = directions(known * room)[1] / seen.to(work).sqrt()  # a norm can leave the range where an rms does not
         per_token = torch.where(seen > 0, sizes / room, math.inf)  # (R,)
-        rms = [quantiles(_sorted(per_token), TOKEN_QUANTILES, torch.zeros_like(seen[0]), (seen > 0).sum())]
+        rms = [quantiles(ascending(per_token), TOKEN_QUANTILES, torch.zeros_like(seen[0]), (seen > 0).sum())]
     return [*rms, _token_cosine(known, finite, reading) if reading.lengths else undefined]
 
 
@@ -202,7 +202,7 @@ def _token_cosine(known: Tensor, finite: Tensor, reading: Reading) -> Tensor:
 def _sampled(x: Tensor, reading: Reading, work: torch.dtype) -> list[Tensor]:
     """Return the columns of FULL: from all entries, or from the strided sample where there are more than SAMPLE."""
     sample = x.reshape(-1)[:: stride(x.numel(), x.shape[-1])]
-    ordered = _sorted(torch.where(sample.isnan(), math.inf, sample))  # −Inf, finite, +Inf
+    ordered = ascending(torch.where(sample.isnan(), math.inf, sample))  # −Inf, finite, +Inf
     before, after = (ordered == -math.inf).sum(), (ordered == math.inf).sum()
     count = ordered.numel() - before - after
     wanted = quantiles(ordered.to(work), QUANTILES, before, count)
@@ -210,8 +210,9 @@ def _sampled(x: Tensor, reading: Reading, work: torch.dtype) -> list[Tensor]:
             _histogram(ordered, before, after), *_outliers(x, ordered, count, reading, work)]
 
 
-def _sorted(x: Tensor) -> Tensor:
-    """Return `x` in ascending order; NumPy's sort is several times faster than torch's on the CPU."""
+def ascending(x: Tensor) -> Tensor:
+    """Return `x` in ascending order along the last axis, NaN last; NumPy's sort is several times faster than torch's on
+    the CPU."""
     if x.device.type != "cpu":
         return x.sort().values
     return torch.from_numpy(np.sort(x.numpy()))
@@ -253,7 +254,7 @@ def _outliers(x: Tensor, ordered: Tensor, count: Tensor, reading: Reading, work:
     nothing = torch.full((1 + 2 * OUTLIERS,), math.nan, dtype=work, device=x.device)
     if not reading.outliers:
         return [nothing]
-    size = _sorted(torch.where(ordered.isfinite(), ordered.abs(), math.inf))
+    size = ascending(torch.where(ordered.isfinite(), ordered.abs(), math.inf))
     zeros = (size == 0).sum()
     skipped = torch.where(zeros >= OUTLIER_ZEROS * count, zeros, 0)
     median = quantiles(size.to(work), (0.5,), skipped, count - skipped)  # (1,)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.trace import Trace
-from core.vocabulary import HEAD_MEASURES, HISTOGRAM_BINS, STATISTICS
+from core.vocabulary import ENTROPY_QUANTILES, HEAD_MEASURES, HISTOGRAM_BINS, STATISTICS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -68,6 +68,8 @@ DEFINITIONS: dict[str, str] = {
     "q_rms": "root mean square of the queries",
     "k_rms": "root mean square of the keys",
     "qk_cosine": "mean cosine of query and key over visible pairs",
+    **{name: f"{100 * share:.0f} % quantile over queries of a query's attention entropy over its largest value"
+       for name, share in ENTROPY_QUANTILES.items()},
     "weight_norm": "L2 norm of the parameter",
     "weight_rms": "root mean square of the parameter",
     "param_grad_norm": "L2 norm of the parameter's gradient, unscaled and before clipping",

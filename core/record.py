@@ -25,7 +25,7 @@ from core.sites import Heads
 from core.statistics import cosine_of, histogram_of, named, row_of
 from core.token_rms import StreamTokens
 from core.trace import FORWARD, GRADIENT, WEIGHTS, Layout, NonFinite, Outlier, Snapshot
-from core.vocabulary import HEAD_MEASURES, SITES, STATISTICS, TOKEN_SHAPES
+from core.vocabulary import HEAD_MEASURES, HEADS_STANDARD, SITES, STATISTICS, TOKEN_SHAPES
 
 F64 = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class Record:
 
     def attend(self, layer: int, q: Tensor, k: Tensor, mask: Tensor | None, rule: Heads) -> None:
         """Take the measures of the layer's heads."""
-        self._heads[layer] = head_measures(q, k, mask, rule)
+        self._heads[layer] = head_measures(q, k, mask, rule, self.full)
 
     def snapshot(self, step: int, loss: float, layout: Layout, parameters: ParameterMeasures,
                  residual: bool) -> Snapshot:
@@ -115,13 +115,14 @@ class Record:
         return max((measures.shape[1] for measures in self._heads.values()), default=0)
 
     def _head_table(self, layout: Layout) -> dict[str, F64]:
-        table = np.full((len(HEAD_MEASURES), layout.n_layers, layout.n_heads), np.nan)
+        names = tuple(HEAD_MEASURES) if self.full else HEADS_STANDARD
+        table = np.full((len(names), layout.n_layers, layout.n_heads), np.nan)
         if self._heads:
             widest = self.n_heads
             padded = [torch.nn.functional.pad(measures, (0, widest - measures.shape[1]), value=np.nan)
                       for measures in self._heads.values()]
             table[:, list(self._heads), :widest] = _stacked(padded).transpose(1, 0, 2)
-        return dict(zip(HEAD_MEASURES, table, strict=True))
+        return dict(zip(names, table, strict=True))
 
     def _layer_cosine(self) -> F64:
         cosine = np.full(len(self.sites), np.nan)

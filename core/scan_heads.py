@@ -102,8 +102,11 @@ def _weigh(x: F32, top: Any, mean: Any, scale: Any) -> Any:
 
 
 @compiled()
-def _add_row(x: F32, saturated: float, sums: F64) -> int:
-    """Add what one row of visible scores shows to `sums` (11,); return whether it cannot be measured so."""
+def _add_row(x: F32, saturated: float, sums: F64, share: F32) -> int:
+    """Add what one row of visible scores shows to `sums` (11,); return whether it cannot be measured so.
+
+    `share`: (1,) takes the row's entropy over the most it can be, where it has a choice; (0,) where nobody asks.
+    """
     total, low, top = _read(x)
     span, largest = top - low, max(abs(low), abs(top))
     if not largest < LARGE or 0 < span < SMALL:
@@ -114,7 +117,10 @@ def _add_row(x: F32, saturated: float, sums: F64) -> int:
     sums[0] += entropy
     sums[1] += 1 / weights
     if x.size > 1:
-        sums[2] += entropy / math.log(x.size)
+        part = entropy / math.log(x.size)
+        sums[2] += part
+        if share.size:
+            share[0] = part
         sums[3] += 1 / weights > saturated
         sums[4] += 1 - squares / weights / weights
         sums[5] += math.sqrt(max(spread / x.size - (away / x.size) ** 2, 0.0)) * span
@@ -185,14 +191,17 @@ def _score(q: F32, keys: F32, scale: Any, scores: F32) -> None:
             scores[i] += weight * key[i]
 
 
-@compiled("int64(float32[:, :, :, ::1], float32[:, :, :, ::1], boolean, float64, float64, float64[:, ::1])")
-def add_heads(q: F32, k: F32, causal: bool, scale: float, saturated: float, sums: F64) -> int:
+@compiled("int64(float32[:, :, :, ::1], float32[:, :, :, ::1], boolean, UniTuple(float64, 2), float64[:, ::1], "
+          "float32[:, :, ::1])")
+def add_heads(q: F32, k: F32, causal: bool, numbers: tuple[float, float], sums: F64, shares: F32) -> int:
     """Add what queries and keys (B, T, H, K) show to `sums` (H, 11), as SUMS; return how much cannot be measured so.
 
     With any, the sums are not to be used. Rows that see one key count for entropy and max_prob alone, and not at all
-    for the cosine; `saturated`: the largest p of a saturated row is above.
+    for the cosine. `numbers`: the scale of scores, and what the largest p of a saturated row is above. `shares`:
+    (H, B, T), takes the entropy of each row that sees two keys or more over the most it can be, and elsewhere stays as
+    it is; (H, B, 0) where nobody asks.
     """
-    length, wrong = q.shape[1], 0
+    length, wrong, (scale, saturated) = q.shape[1], 0, numbers
     keys, scores = np.empty((q.shape[3], length), np.float32), np.empty(length, np.float32)
     for sequence in range(q.shape[0]):
         for head in range(q.shape[2]):
@@ -203,7 +212,7 @@ def add_heads(q: F32, k: F32, causal: bool, scale: float, saturated: float, sums
             for place in range(length):
                 row = scores[: place + 1 if causal else length]
                 _score(q[sequence, place, head], keys, Number(scale), row)
-                wrong += _add_row(row, saturated, sums[head])
+                wrong += _add_row(row, saturated, sums[head], shares[head, sequence, place: place + 1])
             if wrong:
                 return wrong
     return 0

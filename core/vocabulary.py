@@ -135,6 +135,15 @@ then non-finite."""
 HISTOGRAM_BINS: tuple[str, ...] = (*(str(e) for e in range(HISTOGRAM_LOW, HISTOGRAM_HIGH + 1)), "zero", "nonfinite")
 """The bins' names, as in ``log2_hist[-3]``: 279 of them."""
 
+ENTROPY_QUANTILES: dict[str, float] = {
+    "entropy_norm_p05": 0.05,
+    "entropy_norm_p25": 0.25,
+    "entropy_norm_p50": 0.50,
+    "entropy_norm_p75": 0.75,
+    "entropy_norm_p95": 0.95,
+}
+"""The quantiles over a head's queries of their normalized entropy, ascending: name → share of the queries below it."""
+
 HEAD_MEASURES: dict[str, Statistic] = {
     "entropy": Statistic(unit="nats"),
     "entropy_norm": Statistic(unit="share"),
@@ -146,8 +155,12 @@ HEAD_MEASURES: dict[str, Statistic] = {
     "q_rms": Statistic(),
     "k_rms": Statistic(),
     "qk_cosine": Statistic(unit="cosine"),
+    **dict.fromkeys(ENTROPY_QUANTILES, Statistic("full", unit="share")),
 }
-"""The measures of one attention head in one layer."""
+"""The measures of one attention head in one layer, those that detail full adds last."""
+
+HEADS_STANDARD: tuple[str, ...] = tuple(name for name, one in HEAD_MEASURES.items() if one.detail == "standard")
+"""Those of every detail."""
 
 SATURATED = 0.99
 """A query whose largest weight is above is saturated."""

@@ -11,6 +11,7 @@ import numpy as np
 
 WIDE = np.longdouble
 QUANTILES = {"q01": 0.01, "q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95, "q99": 0.99}
+QUERIES = {f"entropy_norm_p{percent:02d}": percent / 100 for percent in (5, 25, 50, 75, 95)}
 TOKENS = {"token_rms_p05": 0.05, "token_rms_p50": 0.5, "token_rms_p95": 0.95}
 
 
@@ -127,9 +128,10 @@ def head(scores: np.ndarray, visible: np.ndarray, softcap: float | None = None,
                 rows["saturated_frac"].append(float(p.max() > 0.99))
                 rows["score_std"].append(float(np.sqrt(((raw - raw.mean()) ** 2).mean())))
                 rows["softmax_gain"].append(float(1 - (p**2).sum()))
-    largest = rows.pop("score_absmax")
+    largest, shares = rows.pop("score_absmax"), rows["entropy_norm"]
     measured = {name: float(np.mean(values)) if values else math.nan for name, values in rows.items()}
-    return {**measured, "score_absmax": max(largest, default=math.nan)}
+    spread = {name: float(np.quantile(shares, q)) if shares else math.nan for name, q in QUERIES.items()}
+    return {**measured, "score_absmax": max(largest, default=math.nan), **spread}
 
 
 def probabilities(raw: np.ndarray, softcap: float | None, pattern: str, own: int) -> np.ndarray:

@@ -49,6 +49,30 @@ def test_the_map_and_the_means_are_the_engines_numbers(visit, lang):
     np.testing.assert_allclose(lines[1], snapshot(**{"model.norm": "none"}).heads["entropy"].mean(1), rtol=1e-5)
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_queries_of_the_chosen_layer_are_the_engines_numbers(visit, lang):
+    visit.open(address(lang, SMALL | {"model.qk_gain": 10.0}, view="queries", layer="1"))
+    expect(visit.page.get_by_text(Words(lang)("entropy_view_help.queries"))).to_be_visible()
+    heads = snapshot(**{"model.qk_gain": 10.0}).heads
+    for name, where in (("entropy_norm_p05", "lowerfence"), ("entropy_norm_p50", "median"),
+                        ("entropy_norm_p95", "upperfence")):
+        np.testing.assert_allclose(drawn(visit, 0, where)[0], heads[name][1], rtol=1e-5)
+    medians = [y for y, mode in zip(drawn(visit, 1, "y"), drawn(visit, 1, "mode"), strict=True) if mode != "lines"]
+    np.testing.assert_allclose(medians, heads["entropy_norm_p50"].T, rtol=1e-5)
+    slider = visit.page.get_by_role("slider").nth(1)
+    slider.press("ArrowRight")
+    visit.settle()
+    np.testing.assert_allclose(drawn(visit, 0, "median")[0], heads["entropy_norm_p50"][2], rtol=1e-5)
+    assert "layer=" not in visit.page.url
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_probe_in_detail_standard_says_that_it_has_no_spread_over_queries(visit, lang):
+    visit.open(address(lang, SMALL | {"protocol.detail": "standard"}, (), view="queries"))
+    expect(visit.page.get_by_text(Words(lang)("drift.not_full"))).to_be_visible()
+    assert visit.page.locator(".driftscope-chart").count() == 0
+
+
 @pytest.mark.parametrize(("lang", "saturated"), [("en", "Attention is saturated"), ("zh", "注意力饱和")])
 def test_causes_are_named_with_their_evidence(visit, lang, saturated):
     t = Words(lang)

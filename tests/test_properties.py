@@ -191,7 +191,7 @@ def expected_rows(canonical):
                  and (entry.sites is None or row[1] in entry.sites) and (name != "branch_ratio" or model.residual)]
     attending = range(model.n_layers if model.sublayers != "mlp" else 0)
     rows += [(layer, "attn", head, name) for layer in attending for head in range(model.n_heads)
-             for name in HEAD_MEASURES]
+             for name, entry in HEAD_MEASURES.items() if full or entry.detail == "standard"]
     return rows + [row for name, _ in build(canonical).named_parameters() for row in parameter_rows(canonical, name)]
 
 

@@ -20,7 +20,7 @@ from core.fast_tokens import TokenSizes
 from core.scan_heads import _exp
 from core.sites import Heads
 from core.statistics import cosine_of, row_of
-from core.vocabulary import HEAD_MEASURES, SATURATED
+from core.vocabulary import HEAD_MEASURES, HEADS_STANDARD, SATURATED
 
 ROOT = Path(__file__).parent.parent
 EXACT = {name for name in COLUMNS if name.startswith(("n", "log2_hist")) or name in ("min", "max")}
@@ -194,9 +194,11 @@ HEADS = {"short": (3, 2, 9, 5), "one token": (2, 2, 1, 4), "two tokens": (1, 1, 
 
 
 def same_heads(q, k, mask, rule, wide=torch.float64):
-    quick = fast_heads.measures(q, k, mask, rule, SATURATED)
-    slow = general(q.to(wide), k.to(wide), mask, rule)
+    quick = fast_heads.measures(q, k, mask, rule, SATURATED, True)
+    slow = general(q.to(wide), k.to(wide), mask, rule, True)
     assert quick is not None
+    assert torch.equal(fast_heads.measures(q, k, mask, rule, SATURATED).nan_to_num(-1),
+                       quick[: len(HEADS_STANDARD)].nan_to_num(-1))
     for name, found, expected in zip(HEAD_MEASURES, quick.tolist(), slow.tolist(), strict=True):
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-5 if "entropy" in name else 2e-6, nan_ok=True), name
 
@@ -222,8 +224,9 @@ def test_heads_that_the_pass_cannot_measure_are_left_to_the_general_way(bad):
     q, k = draw(2, 3, 6, 4), draw(2, 3, 6, 4, seed=1)
     q[1, 2, 4, 0] = bad
     rule = Heads(0.5, None, "softmax", True)
-    assert fast_heads.measures(q, k, None, rule, SATURATED) is None
-    assert torch.allclose(head_measures(q, k, None, rule), general(q, k, None, rule), equal_nan=True)
+    for full in (False, True):
+        assert fast_heads.measures(q, k, None, rule, SATURATED, full) is None
+        assert torch.allclose(head_measures(q, k, None, rule, full), general(q, k, None, rule, full), equal_nan=True)
 
 
 def test_the_exponential_is_right_to_a_unit_in_the_last_place():

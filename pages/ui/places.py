@@ -113,13 +113,14 @@ before the first update."""
 
 ENTROPY = Place(
     "entropy",
-    {"view": ("heads", "causes", "weights", "theory"), "measure": tuple(HEAD_MEASURES),
+    {"view": ("heads", "queries", "causes", "weights", "theory"), "measure": tuple(HEAD_MEASURES),
      "who": tuple(str(number) for number in range(7)), "layer": (LAST, *map(str, range(DEPTH["maximum"]))),
      "head": Form(r"[0-9]{1,3}", ("0", "3")), "sequence": Form(r"[0-9]{1,4}", ("0", "7"))},
     {"view": "heads", "measure": "entropy_norm", "who": "0", "layer": LAST, "head": "0", "sequence": "0"},
     withheld=NOT_BUILT | OF_TRAINING,
     at_hand=("model.qk_norm", "model.attn_softcap", "model.attention_scale", "model.pattern"))
-"""The attention of every head in one pass at initialization. `head`, `sequence`: whose weights are looked at."""
+"""The attention of every head in one pass at initialization; the embedding has none. `head`, `sequence`: whose weights
+are looked at."""
 
 LIVE = Place(
     "live",

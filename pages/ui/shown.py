@@ -98,11 +98,16 @@ def _counted(name: str, _place: Place, variants: Sequence[Variant], t: Words) ->
 
 
 def _layer(name: str, place: Place, variants: Sequence[Variant], t: Words) -> None:
-    """Draw the slider over the layers; the state says LAST where it stands at its end."""
+    """Draw the slider over the layers of a stack, and its embedding where the place has it too, if there are several.
+
+    The state says LAST where it stands at its end.
+    """
     chosen, last = st.session_state[name], str(_depth(variants) - 1)
     st.session_state[SLIDER] = last if chosen == LAST else chosen
-    first = int(tuple(place.shown[name])[1])
-    st.select_slider(t("chart.layer"), [str(layer) for layer in range(first, int(last) + 1)], key=SLIDER, width=320,
+    layers = [str(layer) for layer in range(EMBED, int(last) + 1) if str(layer) in place.shown[name]]
+    if len(layers) < 2:
+        return  # a slider has two ends
+    st.select_slider(t("chart.layer"), layers, key=SLIDER, width=320,
                      format_func=lambda layer: t("chart.embed") if layer == str(EMBED) else layer,
                      on_change=_take_layer, args=(last,))
 

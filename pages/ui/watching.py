@@ -76,7 +76,8 @@ def of_heads(trace: Trace, measure: str) -> Matrix:
     values = trace.head(measure)  # (N, L, H)
     rows = [(layer, head) for layer in trace.layout.rows("q")[0] for head in range(trace.layout.n_heads)]
     found = values[:, [layer for layer, _ in rows], [head for _, head in rows]]
-    return _matrix(trace, rows, found, np.ones(found.shape, bool), np.zeros(found.shape))
+    taken = np.array([measure in snapshot.heads for snapshot in trace.snapshots])
+    return _matrix(trace, rows, found, np.broadcast_to(taken[:, None], found.shape), np.zeros(found.shape))
 
 
 def _matrix(trace: Trace, rows: Sequence[tuple[int, int | None]], values: F64, observed: Mask, counts: F64) -> Matrix:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import plotly.graph_objects as go
 
-from pages.ui.charts.axes import SCALES, finite_range
+from pages.ui.charts.axes import SCALES, SHARES, finite_range
 from pages.ui.charts.bars import Bars, bars
+from pages.ui.charts.boxes import Boxes, boxes
 from pages.ui.charts.causes import Heads, causes
 from pages.ui.charts.cells import Cells, cells
 from pages.ui.charts.curves import Curve, Drawing, curves
@@ -18,7 +19,7 @@ from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.grids import Grid, grid
 from pages.ui.charts.lines import Film, profile
 from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shortened
-from pages.ui.charts.ribbons import Ribbon, ribbons
+from pages.ui.charts.ribbons import HEAD_BANDS, Ribbon, ribbons
 from pages.ui.charts.steps import Course, Event, steps
 from pages.ui.charts.strips import Strip, strips
 from pages.ui.charts.weights import Weights, weights
@@ -26,12 +27,12 @@ from pages.ui.charts.wiring import Panel, wiring
 
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
-    "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "curves": curves,
-    "weights": weights,
+    "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "boxes": boxes,
+    "curves": curves, "weights": weights,
 }
 """Name of a chart → what draws it."""
 
-__all__ = ["CHARTS", "MAX_TRACES", "SCALES", "Bars", "Cells", "Course", "Curve", "Drawing", "Event", "Film", "Frame",
-           "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip", "Text", "Weights", "bars",
-           "causes", "cells", "curves", "exponents", "finite_range", "grid", "literal", "profile", "ribbons",
-           "shortened", "steps", "strips", "weights", "wiring"]
+__all__ = ["CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Boxes", "Cells", "Course", "Curve",
+           "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip",
+           "Text", "Weights", "bars", "boxes", "causes", "cells", "curves", "exponents", "finite_range", "grid",
+           "literal", "profile", "ribbons", "shortened", "steps", "strips", "weights", "wiring"]

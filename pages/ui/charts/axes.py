@@ -20,6 +20,9 @@ Mask = NDArray[np.bool_]
 SYMLOG_DECADES = 40
 """How far below the largest magnitude the linear part of a symlog axis may begin, where nobody says otherwise."""
 
+SHARES = (-0.03, 1.03)
+"""From where to where an axis of shares reaches: a line at 0 or 1 is seen whole."""
+
 TICKS, LEAST_TICKS, POWERS = 6, 3, 0.71
 """About how many labels a log axis gets, and a side of a symlog axis; the fewest that are asked for; see _log_ticks."""
 

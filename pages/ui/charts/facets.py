@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from core.vocabulary import EMBED
 from pages.ui.charts import marks
 from pages.ui.charts.axes import Axis
 from pages.ui.charts.marks import Frame, Text
@@ -32,12 +33,12 @@ def axes_of(index: int, count: int) -> tuple[str, str]:
     return ("x", "y") if number == 1 else (f"x{number}", f"y{number}")
 
 
-def facets(names: Sequence[str], last: int, frame: Frame, subtitle: str, t: Text) -> go.Figure:
-    """Return an empty figure with a facet for each name, over layers −1 … `last`."""
+def facets(names: Sequence[str], last: int, frame: Frame, subtitle: str, t: Text, first: int = EMBED) -> go.Figure:
+    """Return an empty figure with a facet for each name, over layers `first` … `last`."""
     count, columns = max(len(names), 1), min(max(len(names), 1), MAX_COLUMNS)
     titles = [f"<b>{marks.literal(marks.shortened(name, columns))}</b>" for name in names]
     made = make_subplots(rows(count), columns, shared_xaxes="all", shared_yaxes="all", subplot_titles=titles,
-                         horizontal_spacing=0.02, vertical_spacing=0.16)
+                         horizontal_spacing=0.02, vertical_spacing=min(0.16, 0.4 / rows(count)))
     made.update_layout(marks.layout(frame, subtitle))
     made.update_layout(legend={"y": 0, "yref": "container", "yanchor": "bottom"}, margin={"b": 104},
                        title_pad={"b": 34})
@@ -46,7 +47,7 @@ def facets(names: Sequence[str], last: int, frame: Frame, subtitle: str, t: Text
         row, column = place(index)
         made.update_xaxes(visible=False, row=row, col=column)
         made.update_yaxes(visible=False, row=row, col=column)
-    made.update_xaxes(layer_ticks(last, columns, t))
+    made.update_xaxes(layer_ticks(last, columns, t, first))
     for index in range(count):
         row, column = place(index)
         below = index + columns >= count  # nothing stands under it
@@ -55,9 +56,16 @@ def facets(names: Sequence[str], last: int, frame: Frame, subtitle: str, t: Text
     return made
 
 
-def layer_ticks(last: int, columns: int, t: Text) -> dict[str, object]:
-    """Return labels of a linear axis of layers −1 … `last`, about a dozen over all columns, the first one in words."""
+def layer_ticks(last: int, columns: int, t: Text, first: int = EMBED) -> dict[str, object]:
+    """Return labels of a linear axis of layers `first` … `last`, about a dozen over all columns.
+
+    The embedding, if it is the first one, is in words.
+    """
     step = max(1, -(-(last + 1) * columns // 24))
+    if first > EMBED:
+        at = np.arange(first, last + 1, step)
+        return {"tickvals": at.tolist(), "ticktext": list(map(str, at.tolist())), "tickangle": 0,
+                "range": [first - 0.6, last + 0.6], "autorange": False, "zeroline": False}
     roomy = step == 1 and (columns == 1 or last < 3)
     at = np.arange(0 if roomy else step, last + 1, step)  # elsewhere 0 has no room beside the embedding
     return {"tickvals": [-1, *at.tolist()], "ticktext": [t("chart.embed_short"), *map(str, at.tolist())],

@@ -185,6 +185,12 @@ def hover(one: Series, frame: Frame, t: Text) -> str:
     return f"<b>{literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>{where}"
 
 
+def faded(color: str, opacity: float) -> str:
+    """Return a colour, such as ``#3480d0``, that lets what is behind it through."""
+    red, green, blue = (int(color[start: start + 2], 16) for start in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
 def literal(text: str) -> str:
     """Return a visitor's text so that Plotly shows it as it is: no markup, no placeholders."""
     return html.escape(text, quote=False).replace("%{", "%\u200b{")

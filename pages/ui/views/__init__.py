@@ -14,7 +14,19 @@ from core.service import Look
 from pages.ui.cache import Measured
 from pages.ui.picture import Picture
 from pages.ui.text import Words
-from pages.ui.views import attention, block, depth, gradients, head, judges, onward, overview, spread, tokens
+from pages.ui.views import (
+    attention,
+    block,
+    depth,
+    gradients,
+    head,
+    judges,
+    onward,
+    overview,
+    queries,
+    spread,
+    tokens,
+)
 from pages.ui.views.judges import Judge
 
 Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
@@ -65,6 +77,7 @@ GRADIENT_VIEWS: dict[str, Viewpoint] = {
 
 ENTROPY_VIEWS: dict[str, Viewpoint] = {
     "heads": Viewpoint(attention.heads, judges.on_attention, ("measure", "who"), more=onward.to_heads_over_steps),
+    "queries": Viewpoint(queries.queries, judges.on_attention, ("who", "layer"), single=True),
     "causes": Viewpoint(attention.causes, judges.on_attention, ("who",), more=onward.to_switches),
     "weights": Viewpoint(head.weights, judges.on_attention, ("who", "layer", "head", "sequence"), single=True,
                          closer=head.look),

@@ -40,16 +40,17 @@ def heads(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]
 def head_map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
     """Return the map of one measure of every head of one variant; a click chooses a head."""
     one, snapshot = focus(measured, shown)
-    measure, rows = shown["measure"], _attending(one)
-    values = snapshot.heads[measure][rows].T  # (H, R)
+    measure, rows = shown["measure"], attending(one)
     title = t("entropy.map_title", measure=t(f"head.{measure}"), variant=one.name)
+    if missing := absent(one, (measure,), t):
+        return Picture("heads", None, title, Subject(extra=(measure,)), dict, remarks=missing, variant=one.name)
+    values = snapshot.heads[measure][rows].T  # (H, R)
     frame = _frame(title, measure, t("entropy.head"), [values], t)
     whole = np.ones(values.shape, bool)
-    table = charts.Grid([str(row) for row in rows], [str(head) for head in range(len(values))], values, whole, whole,
+    cells = charts.Grid([str(row) for row in rows], [str(head) for head in range(len(values))], values, whole, whole,
                         name=one.name)
-    return Picture("heads", charts.grid(table, frame, t) if rows else None, title, Subject(extra=(measure,)),
-                   partial(_table, rows, {measure: values.T}, t), _height(len(values)), _no_head(one, t), picks=True,
-                   variant=one.name)
+    return Picture("heads", charts.grid(cells, frame, t), title, Subject(extra=(measure,)),
+                   partial(table, rows, {measure: values.T}, t), height(len(values)), picks=True, variant=one.name)
 
 
 def _lines(measured: Sequence[Measured], measure: str, t: Words) -> Picture:
@@ -58,8 +59,9 @@ def _lines(measured: Sequence[Measured], measure: str, t: Words) -> Picture:
     title = t("entropy.mean_title", measure=t(f"head.{measure}"))
     frame = _frame(title, measure, t(f"head.{measure}"), [one.values for one in series], t)
     frame = replace(frame, references=_most(measured, t) if measure == "entropy" else {})
+    missing = depth.said_once({one.name: " ".join(absent(one, (measure,), t)) for one in measured}, t)
     return Picture("mean", charts.profile(series, frame, t) if series else None, title, Subject(extra=(measure,)),
-                   partial(depth.table, found, t), depth.SMALL_PX)
+                   partial(depth.table, found, t), depth.SMALL_PX, missing if series else ())
 
 
 def _most(measured: Sequence[Measured], t: Words) -> dict[str, float]:
@@ -71,8 +73,8 @@ def _most(measured: Sequence[Measured], t: Words) -> dict[str, float]:
 
 def _mean(one: Measured, measure: str) -> charts.Series | None:
     """Return the mean over the heads of each layer that attends."""
-    rows = _attending(one)
-    if one.trace is None or not rows:
+    rows = attending(one)
+    if one.trace is None or not rows or measure not in one.trace.snapshots[-1].heads:
         return None
     return charts.Series(one.name, np.array(rows), one.trace.snapshots[-1].heads[measure][rows].mean(1),
                          key=one.variant.key)
@@ -85,13 +87,13 @@ def causes(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture
     found = entropy_causes(one.trace, one.experiment)
     title = t("entropy.causes_title", variant=one.name)
     subject = Subject(extra=("cause", "score_scale", "entropy_norm", "score_std", "q_rms", "k_rms", "qk_cosine"))
-    remarks = () if found.layers else (t("entropy.no_softmax") if _attending(one) else _no_head(one, t)[0],)
+    remarks = () if found.layers else (t("entropy.no_softmax") if attending(one) else _no_head(one, t)[0],)
     frame = charts.Frame(title=title, statistic="cause", y_title=t("entropy.head"), x_title=t("chart.layer"),
                          y_scale="linear")
-    table = charts.Heads([str(layer) for layer in found.layers], found.names.T.tolist(), _evidence(found, t))
-    picture = Picture("causes", charts.causes(table, frame, t) if found.layers else None, title, subject,
-                      partial(_table, found.layers, {"cause": found.names, **found.evidence}, t),
-                      _height(found.names.shape[1]), remarks, variant=one.name)
+    cells = charts.Heads([str(layer) for layer in found.layers], found.names.T.tolist(), _evidence(found, t))
+    picture = Picture("causes", charts.causes(cells, frame, t) if found.layers else None, title, subject,
+                      partial(table, found.layers, {"cause": found.names, **found.evidence}, t),
+                      height(found.names.shape[1]), remarks, variant=one.name)
     return [picture, _lines(measured, "score_std", t), depth.inputs(measured, "attention", LIKENESS, "linear", t)]
 
 
@@ -191,20 +193,29 @@ def _frame(title: str, name: str, axis: str, values: Sequence[NDArray[np.floatin
                         unit=depth.unit_said(unit, t))
 
 
-def _attending(one: Measured) -> list[int]:
+def attending(one: Measured) -> list[int]:
     """Return the layers that attend."""
     return one.trace.layout.rows("q")[0] if one.trace else []
 
 
+def absent(one: Measured, measures: Sequence[str], t: Words) -> tuple[str, ...]:
+    """Say why a variant has not all of these measures of its heads; nothing where it has."""
+    if not attending(one):
+        return _no_head(one, t)
+    assert one.trace is not None
+    return () if one.trace.snapshots[-1].heads.keys() >= set(measures) else (t("drift.not_full"),)
+
+
 def _no_head(one: Measured, t: Words) -> tuple[str, ...]:
-    return () if _attending(one) else (t("entropy.no_head", variant=one.name),)
+    return () if attending(one) else (t("entropy.no_head", variant=one.name),)
 
 
-def _height(count: int) -> int:
+def height(count: int) -> int:
+    """Return the height of a map with so many heads."""
     return min(AROUND_PX + ROW_PX * max(count, LEAST_ROWS), MOST_PX)
 
 
-def _table(layers: Sequence[int], columns: Mapping[str, np.ndarray], t: Words) -> Columns:
+def table(layers: Sequence[int], columns: Mapping[str, np.ndarray], t: Words) -> Columns:
     """Return a row a head, (R, H) values a column."""
     cells = list(np.ndindex(next(iter(columns.values())).shape))
     return {t("chart.layer"): [layers[row] for row, _ in cells], t("entropy.head"): [head for _, head in cells],

@@ -92,11 +92,11 @@ def _layers(one: Watched, number: Number, at: str, watched: Sequence[Watched]) -
 
 
 def courses(one: Watched, found: Matrix, watched: Sequence[Watched], site: str = "") -> list[charts.Course]:
-    """Return a line for each row of a variant's matrix; what was not observed is no line."""
+    """Return a line for each row of a variant's matrix, through the steps at which it was observed."""
     style = depth.looks(watched)[one.name]
-    return [charts.Course(one.name, found.steps, found.values[:, row], style, name, site, one.variant.key,
-                          found.non_finite[:, row], _events(one))
-            for row, name in enumerate(found.names) if found.observed[:, row].any()]
+    return [charts.Course(one.name, found.steps[seen], found.values[seen, row], style, name, site, one.variant.key,
+                          found.non_finite[seen, row], _events(one))
+            for row, (name, seen) in enumerate(zip(found.names, found.observed.T, strict=True)) if seen.any()]
 
 
 def heads(watched: Sequence[Watched], one: Watched, shown: Mapping[str, str], t: Words) -> Picture:
