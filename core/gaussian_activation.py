@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ F64 = NDArray[np.float64]
 TERMS = 24
 REACH, POINTS = 10.0, 2001
 """Standard deviations that are integrated over, and at how many points: a kink costs 1e-5."""
+
+STEP, SMALLEST = 1e-3, 1e-300
+"""Of a difference that stands for a slope, in standard deviations; where that is 0, this."""
 
 _GRID = np.linspace(-REACH, REACH, 4 * POINTS)
 _BELOW = np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in _GRID])
@@ -48,8 +51,23 @@ FUNCTIONS: dict[str, Callable[[F64], F64]] = {
 
 def gram(products: F64, activation: str) -> F64:
     """Return E φ(h_i)·φ(h_j), (T, T), of Gaussian h with E h_i·h_j = `products`, (T, T); φ the named function."""
+    return _gram(products, FUNCTIONS[activation])
+
+
+def slope_gram(products: F64, activation: str) -> F64:
+    """Return E φ'(h_i)·φ'(h_j), (T, T), of the same h: with what gradients come back through φ."""
+    return _gram(products, partial(_slope, FUNCTIONS[activation]))
+
+
+def _slope(function: Callable[[F64], F64], x: F64) -> F64:
+    """Return φ'(x) for rows x, (U, P), by a difference over STEP of a row's standard deviation."""
+    step = np.maximum(STEP * np.abs(x).max(1, keepdims=True) / REACH, SMALLEST)
+    return np.asarray((function(x + step) - function(x - step)) / (2 * step))
+
+
+def _gram(products: F64, function: Callable[[F64], F64]) -> F64:
     rho = cosines(products)
-    factors = _factors(np.sqrt(np.diag(products)), activation)  # (TERMS + 1, T)
+    factors = _factors(np.sqrt(np.diag(products)), function)  # (TERMS + 1, T)
     found, power = np.zeros_like(products), np.ones_like(products)
     for factor in factors[:-1]:
         found += np.outer(factor, factor) * power
@@ -57,11 +75,11 @@ def gram(products: F64, activation: str) -> F64:
     return np.asarray(found + np.outer(factors[-1], factors[-1]) * power**2)
 
 
-def _factors(std: F64, activation: str) -> F64:
+def _factors(std: F64, function: Callable[[F64], F64]) -> F64:
     """Return a_k for each std, and what is left of E φ² as one more; equal stds are integrated once."""
     known, place = np.unique(std, return_inverse=True)
     z, weight, hermite = _nodes()
-    values = FUNCTIONS[activation](known[:, None] * z)  # (U, P)
+    values = function(known[:, None] * z)  # (U, P)
     factors = (values * weight) @ hermite.T  # (U, TERMS)
     rest = np.maximum((values**2) @ weight - (factors**2).sum(1), 0.0)
     return np.concatenate((factors, np.sqrt(rest)[:, None]), 1)[place].T

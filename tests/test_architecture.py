@@ -17,7 +17,8 @@ TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_inp
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
               "difference", "gaussian_softmax", "gaussian_activation", "products",
-              "mean_pattern", "theory", "entropy_causes", "softmax_row", "roles", "gradient_verdicts")
+              "mean_pattern", "tape", "mean_field", "theory", "gradient_theory", "entropy_causes",
+              "softmax_row", "roles", "gradient_verdicts")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},

@@ -11,7 +11,9 @@ from probes import probed
 from test_views import SMALL, values
 
 from core import table
+from core.gradient_theory import predict_gradient
 from core.roles import MEASURES, clipping, measured
+from core.theory import REASONS
 from core.trace import Trace
 from core.vocabulary import SITES
 from pages.ui import component, explain, link
@@ -27,7 +29,7 @@ KINDS = {
     "tied": {"model.tie_embeddings": True}, "no gain": {"model.norm_affine": False},
     "clipped": {"protocol.grad_clip": 0.25}, "clipped post": {"protocol.grad_clip": 0.25, "model.placement": "post"},
     "clipped nan": {"protocol.grad_clip": 0.25, "model.embed_scale": 1e30, "protocol.dtype": "float16"},
-    "wide limit": {"protocol.grad_clip": 1e9},
+    "wide limit": {"protocol.grad_clip": 1e9}, "batchnorm": {"model.norm": "batchnorm"},
 }
 EN = Words("en")
 
@@ -197,6 +199,31 @@ def test_the_site_s_line_and_map_are_of_the_gradient():
     np.testing.assert_array_equal(lines.figure.data[0].y[1:], trace.profile("resid_post", "rms", gradient=True)[1])
     assert lines.figure.data[0].y[0] == trace.profile("embed", "rms", gradient=True)[1][0]
     assert "grad_rms" in cells.columns() and cells.picks and lines.subject.gradient
+
+
+def test_theory_is_a_line_through_measured_points_and_where_there_is_none_it_is_said():
+    size, likeness = pictures("theory", ["usual", "post", "batchnorm"])
+    for picture, statistic in ((size, "rms"), (likeness, "token_cosine")):
+        drawn = {trace.name: trace for trace in picture.figure.data}
+        for kind in ("usual", "post"):
+            trace = one(kind).trace
+            start, top = ([trace.profile(site, name, gradient)[1][-1] for name in ("rms", "token_cosine")]
+                          for site, gradient in (("embed", False), ("resid_post", True)))
+            theory = predict_gradient(one(kind).experiment, tuple(start), tuple(top))
+            line = drawn[EN("entropy.theory_of", variant=kind)]
+            np.testing.assert_allclose(line.y, theory.over_depth(statistic, "resid_post", np.arange(3)))
+            np.testing.assert_array_equal(drawn[kind].y, trace.profile("resid_post", statistic, gradient=True)[1])
+            assert line.y[-1] == pytest.approx(drawn[kind].y[-1])  # where it starts
+            assert line.line.dash == "dot" and drawn[kind].mode == "markers"
+        assert EN("entropy.theory_of", variant="batchnorm") not in drawn and "batchnorm" in drawn
+        assert picture.subject.gradient and "gradient_theory" in picture.subject.extra
+    assert len(size.remarks) == 1 and EN("no_prediction.norm") in size.remarks[0]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("code", [*REASONS, "start", "gradient", "saturated"])
+def test_every_reason_for_no_prediction_has_words(lang, code):
+    assert Words(lang)(f"no_prediction.{code}")
 
 
 @pytest.mark.parametrize("kinds", [["usual"], ["usual", "post", "gated"], ["usual", "post", "gated", "tied", "branch"]])

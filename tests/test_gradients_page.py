@@ -5,6 +5,7 @@ import pytest
 from playwright.sync_api import expect
 
 from core.experiment import parse
+from core.gradient_theory import predict_gradient
 from core.gradient_verdicts import clip, ratio
 from core.trace import Trace
 from core.train import train
@@ -108,3 +109,17 @@ def test_every_view_opens_cold_whole_and_spoken_also_when_nothing_is_finite(visi
     expect(visit.page.get_by_role("heading", name=Words(lang)("drift.verdicts"))).to_be_visible()
     assert visit.page.get_by_test_id("stException").count() == 0
     assert "{" not in visit.page.inner_text("body")
+
+
+@pytest.mark.parametrize(("lang", "silent"), [("en", "BatchNorm ties tokens"), ("zh", "BatchNorm 使各词元相互牵连")])
+def test_theory_stands_beside_the_gradient_that_was_measured_and_says_where_it_is_silent(visit, lang, silent):
+    visit.open(query(variants=[{"model.norm": "batchnorm"}], lang=lang, view="theory"))
+    drawn(visit)
+    points, line, _ = visit.chart(POINTS)
+    trace = Trace((snapshot(),))
+    start, top = (tuple(float(trace.profile(site, name, gradient)[1][-1]) for name in ("rms", "token_cosine"))
+                  for site, gradient in (("embed", False), ("resid_post", True)))
+    theory = predict_gradient(parse({}).with_values(SMALL), start, top)
+    np.testing.assert_allclose(points, trace.profile("resid_post", "rms", gradient=True)[1], rtol=1e-5)
+    np.testing.assert_allclose(line, [theory.rms[layer, "resid_post"] for layer in range(3)], rtol=1e-4)
+    expect(visit.page.get_by_text(silent)).to_be_visible()

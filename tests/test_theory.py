@@ -12,8 +12,8 @@ import torch
 
 from core import gaussian_activation
 from core.experiment import Experiment
+from core.mean_field import NORMS as PREDICTED
 from core.tables import ACTIVATIONS, INITS, NORMS, PLACEMENTS, load
-from core.theory import NORMS as PREDICTED
 from core.theory import REASONS, NoPrediction, largest_entropy, predict
 from core.train import train
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_predicted_is_said_with_its_reason(code):
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("start", [(math.nan, 0.0), (0.0, 0.0), (1.0, math.nan), (math.inf, 0.0)])
+@pytest.mark.parametrize("start", [(math.nan, 0.0), (0.0, 0.0), (1.0, math.nan), (math.inf, 0.0), (1e300, 0.0)])
 def test_an_embedding_without_a_size_predicts_nothing(start):
     with pytest.raises(NoPrediction, match="start"):
         predict(Experiment(), *start)

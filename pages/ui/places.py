@@ -102,7 +102,7 @@ DRIFT = Place(
 
 GRADIENTS = Place(
     "gradients",
-    {"view": ("sites", "parameters", "clipping", "twins"), "site": _MAP["site"],
+    {"view": ("sites", "parameters", "clipping", "twins", "theory"), "site": _MAP["site"],
      "stat": tuple(name for name, one in STATISTICS.items() if one.gradient), "scale": _MAP["scale"],
      "who": tuple(str(number) for number in range(7)), "weight": tuple(MEASURES), "role": ROLES},
     {"view": "sites", "site": "resid_post", "stat": "rms", "scale": "log", "who": "0", "weight": "param_grad_norm",

@@ -72,6 +72,7 @@ GRADIENT_VIEWS: dict[str, Viewpoint] = {
                             more=gradients.to_training),
     "clipping": Viewpoint(gradients.clip, judges.on_clipping, ("role", "scale", "who"), report=gradients.offer_limit),
     "twins": Viewpoint(depth.twins, judges.on_twins, ("stat", "site", "scale"), spoken=2),
+    "theory": Viewpoint(gradients.theory, judges.on_stream_gradient),
 }
 """Those of the gradients page."""
 

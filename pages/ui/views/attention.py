@@ -6,22 +6,21 @@ It knows how heads are arranged; the engine judges causes and predicts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.entropy_causes import Causes, entropy_causes
-from core.experiment import parse
-from core.theory import NoPrediction, Prediction, largest_entropy, predict
+from core.theory import Prediction, largest_entropy, predict
 from core.trace import F64
 from core.vocabulary import HEAD_MEASURES, STREAM
 from pages.ui import charts, explain
 from pages.ui.cache import Measured
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words
-from pages.ui.views import depth
+from pages.ui.views import depth, predicted
 from pages.ui.views.depth import Number, Shown
 from pages.ui.views.tokens import focus
 
@@ -106,11 +105,9 @@ def _evidence(found: Causes, t: Words) -> list[list[str]]:
 
 def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """What mathematics predicts as dotted lines, what was measured as points: stream, likeness, entropy, gain."""
-    found = {one.name: prediction(one) for one in measured}
-    silent = tuple(depth.said_once({name: t(f"no_prediction.{one}") if isinstance(one, str) else ""
-                                    for name, one in found.items()}, t))
-    known = {name: one for name, one in found.items() if isinstance(one, Prediction)}
-    of_sites = [_against_site(measured, known, statistic, t) for statistic in ("rms", "token_cosine")]
+    known, silent = predicted.told({one.name: prediction(one) for one in measured}, t)
+    of_sites = [predicted.over_depth(measured, known, Number(statistic, STREAM), "theory", t)
+                for statistic in ("rms", "token_cosine")]
     of_heads = [_against_heads(measured, known, measure, t) for measure in ("entropy", "softmax_gain", "score_std")]
     first, *rest = [*of_sites, *of_heads]
     return [replace(first, remarks=silent), *rest]
@@ -118,31 +115,10 @@ def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Pictur
 
 def prediction(one: Measured) -> Prediction | str:
     """Return what is predicted of a variant from its embedding, or the code of why nothing is."""
-    assert one.trace is not None
-    start = [float(one.trace.profile("embed", name)[1][0]) for name in ("rms", "token_cosine")]
-    return _predicted(one.experiment.canonical_json(), *start)
+    return _predicted(one.experiment.canonical_json(), *predicted.start_of(one, "embed"))
 
 
-@lru_cache(maxsize=128)
-def _predicted(experiment: str, rms: float, token_cosine: float) -> Prediction | str:
-    try:
-        return predict(parse(experiment), rms, token_cosine)
-    except NoPrediction as silent:
-        return silent.code
-
-
-def _against_site(measured: Sequence[Measured], known: Mapping[str, Prediction], statistic: str, t: Words) -> Picture:
-    pairs: dict[str, tuple[NDArray[np.integer], NDArray[np.floating], F64 | None]] = {}
-    for one in measured:
-        assert one.trace is not None
-        layers, values = one.trace.profile(STREAM, statistic)
-        places = np.array(layers, np.int64)
-        told = known[one.name].over_depth(statistic, STREAM, places) if one.name in known else None
-        pairs[one.name] = (places, values, told)
-    number = Number(statistic, STREAM)
-    return _against(measured, pairs, _Kind(statistic, depth.titled(number, depth.at(STREAM, t), t),
-                                           t(f"statistic.{statistic}"), Subject((statistic, ), (STREAM,),
-                                                                                extra=("theory",))), t)
+_predicted = lru_cache(maxsize=128)(partial(predicted.asked, predict))
 
 
 def _against_heads(measured: Sequence[Measured], known: Mapping[str, Prediction], measure: str, t: Words) -> Picture:
@@ -152,45 +128,15 @@ def _against_heads(measured: Sequence[Measured], known: Mapping[str, Prediction]
         if line is not None:
             told = known[one.name].heads[measure][line.layers] if one.name in known else None
             pairs[one.name] = (line.layers, line.values, told)
-    title = t("entropy.mean_title", measure=t(f"head.{measure}"))
-    return _against(measured, pairs, _Kind(measure, title, t(f"head.{measure}"), Subject(extra=(measure, "theory"))), t)
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What a picture of theory is of: the name of its number, title, axis and subject."""
-
-    name: str
-    title: str
-    axis: str
-    subject: Subject
-
-
-Pairs = Mapping[str, tuple[NDArray[np.integer], NDArray[np.floating], F64 | None]]
-"""Variant → layers, measured and predicted values."""
-
-
-def _against(measured: Sequence[Measured], pairs: Pairs, kind: _Kind, t: Words) -> Picture:
-    """Draw the measured values as points and the predicted ones, where there are any, as a line through them."""
-    styles, found = depth.looks(measured), {}
-    keys = {one.name: one.variant.key for one in measured}
-    for name, (layers, values, told) in pairs.items():
-        found[name] = charts.Series(name, layers, values, styles[name], key=keys[name], role="points")
-        if told is not None and not np.isnan(told).all():
-            said = t("entropy.theory_of", variant=name)
-            found[said] = charts.Series(said, layers, told, styles[name], key=f"{keys[name]}.theory",
-                                        role="prediction")
-    frame = _frame(kind.title, kind.name, kind.axis, [one.values for one in found.values()], t)
-    return Picture(f"theory.{kind.name}", charts.profile(list(found.values()), frame, t) if found else None, kind.title,
-                   kind.subject, partial(depth.table, found, t), depth.SMALL_PX)
+    frame = partial(_frame, t("entropy.mean_title", measure=t(f"head.{measure}")), measure, t(f"head.{measure}"), t=t)
+    return predicted.against(measured, pairs, predicted.Kind(measure, Subject(extra=(measure, "theory")), frame), t)
 
 
 def _frame(title: str, name: str, axis: str, values: Sequence[NDArray[np.floating]], t: Words) -> charts.Frame:
     """Return the frame of a chart over depth; a measure without a bound is on a logarithmic axis."""
-    scale = depth.positive(values, "log") if name == "rms" or name in depth.UNBOUNDED else "linear"
-    unit = HEAD_MEASURES[name].unit if name in HEAD_MEASURES else "cosine" if name == "token_cosine" else ""
+    scale = depth.positive(values, "log") if name in depth.UNBOUNDED else "linear"
     return charts.Frame(title=title, statistic=name, y_title=axis, x_title=t("chart.layer"), y_scale=scale,
-                        unit=depth.unit_said(unit, t))
+                        unit=depth.unit_said(HEAD_MEASURES[name].unit, t))
 
 
 def attending(one: Measured) -> list[int]:

@@ -1,4 +1,4 @@
-"""The views of the gradients page: sites and parameters over depth, clipping, and what an update would do.
+"""The views of the gradients page: sites and parameters over depth, clipping, theory, what an update would do.
 
 Gradients are those before clipping, unscaled. It knows which roles belong to which setting, to say why one is missing.
 """
@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import streamlit as st
 
+from core.gradient_theory import predict_gradient
 from core.gradient_verdicts import USUAL_LIMIT
 from core.landscape import Landscape
 from core.roles import Clipping, RoleDepth, by_role, clipped, clipping, over_depth
+from core.theory import Prediction
+from core.vocabulary import STREAM
 from pages.ui import charts
 from pages.ui.cache import Measured
 from pages.ui.charts import Series
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.places import LIVE, ROLES
 from pages.ui.text import Words
-from pages.ui.views import depth, onward, overview
+from pages.ui.views import depth, onward, overview, predicted
 from pages.ui.views.depth import Number, Shown
 from pages.ui.views.tokens import focus
 
@@ -66,6 +69,23 @@ def clip(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     unclipped = depth.said_once({one.name: _why_unclipped(one, t) for one in measured}, t)
     return [_with(replace(lines, subject=subject), (*missing, *unclipped)),
             _every_parameter(measured, shown, GRADIENT_NORM, t, clips=True)]
+
+
+def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
+    """What mathematics predicts of the stream's gradient as dotted lines, what was measured as points."""
+    known, silent = predicted.told({one.name: prediction(one) for one in measured}, t)
+    size, likeness = (predicted.over_depth(measured, known, Number(statistic, STREAM, gradient=True),
+                                           "gradient_theory", t) for statistic in ("rms", "token_cosine"))
+    return [_with(size, silent), likeness]
+
+
+def prediction(one: Measured) -> Prediction | str:
+    """Return what is predicted of a variant's gradients from the last layer's, or the code of why nothing is."""
+    starts = predicted.start_of(one, "embed"), predicted.start_of(one, STREAM, gradient=True)
+    return _predicted(one.experiment.canonical_json(), *starts)
+
+
+_predicted = lru_cache(maxsize=128)(partial(predicted.asked, predict_gradient))
 
 
 def _before(measured: Sequence[Measured], role: str, measure: str) -> dict[str, Series | None]:

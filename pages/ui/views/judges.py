@@ -44,6 +44,11 @@ def on_gradient(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verd
     return [site, *([] if ratio is None else [ratio]), *rest]
 
 
+def on_stream_gradient(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
+    """The gradient of the stream, whatever site is chosen."""
+    return on_gradient(trace, experiment, {**shown, "site": STREAM})
+
+
 def on_role(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
     """The gradient norm of the chosen parameter over depth."""
     return [gradient_verdicts.role_drift(trace, experiment, shown["role"])]
