@@ -1,7 +1,7 @@
 """The command line: the same engine without a browser and without a cluster. ``python -m core --help`` lists it.
 
-Only `run` and `compare` import torch. Exit status: 0 done; 2 refused, one line on standard error; 3 stopped at a
-non-finite value, 130 interrupted (Ctrl-C), the table up to there written all the same.
+Only `run`, `compare` and `sweep` import torch. Exit status: 0 done; 2 refused, one line on standard error; 3 stopped at
+a non-finite value, 130 interrupted (Ctrl-C), the table up to there written all the same.
 """
 
 # ruff: noqa: E402 - an interrupt is met before the imports, which take a while
@@ -22,19 +22,20 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_
 import argparse
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from core.arguments import assignment, experiment_of, values_of
 from core.comparison import variants
 from core.cost import check_limits
 from core.database import StoreError
-from core.experiment import Experiment, json_schema, parse, set_path
+from core.experiment import Experiment, json_schema
 from core.fields import ExperimentError
-from core.presets import PRESETS, preset
+from core.presets import PRESETS
 from core.settings import SettingError
+from core.sweep import grid
 
 DONE, REFUSED, NON_FINITE, INTERRUPTED = 0, 2, 3, 130
 
@@ -80,15 +81,32 @@ def _abandon_output() -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one experiment and write its table."""
-    return _play([(None, _experiment(options))], options)
+    return _play([(None, experiment_of(options))], options)
 
 
 def compare(options: argparse.Namespace) -> int:
     """Run every variant in turn and write one table; the column variant says which."""
-    vary = dict(_assignment(text, _values) for text in options.vary)
-    if len(vary) < len(options.vary):
-        raise ExperimentError("--vary names a field twice; allowed: each field once, with all its values")
-    return _play(list(variants(_experiment(options), vary).items()), options)
+    return _play(list(variants(experiment_of(options), _fields(options.vary, "--vary")).items()), options)
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Run a grid over one or two fields and write one table; what the store has already is not run again."""
+    cells = grid(experiment_of(options), _fields(options.grid, "--grid"))
+    for cell in cells:
+        if cell.refused is not None:
+            print(f"left out: {cell.name}: {cell.refused}", file=sys.stderr)
+    asked = [(cell.name, cell.experiment) for cell in cells if cell.experiment is not None]
+    if not asked:
+        raise ExperimentError("every cell of the sweep is refused; allowed: values that go together")
+    return _play(asked, options, resume=True)
+
+
+def _fields(texts: Sequence[str], option: str) -> dict[str, list[Any]]:
+    """Return the fields that an option names, each with its values."""
+    found = dict(assignment(text, values_of) for text in texts)
+    if len(found) < len(texts):
+        raise ExperimentError(f"{option} names a field twice; allowed: each field once, with all its values")
+    return found
 
 
 def presets(_options: argparse.Namespace) -> int:
@@ -119,7 +137,9 @@ def drift(options: argparse.Namespace) -> int:
     return _print_json([vars(verdict) for verdict in (*learned, *all_of(trace, experiment))])
 
 
-def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argparse.Namespace) -> int:
+def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argparse.Namespace,
+          resume: bool = False) -> int:
+    """Play experiments in turn and write one table. `resume`: what the store has whole already is read from there."""
     from core import archive, table
     from core.trace import Trace
 
@@ -132,7 +152,8 @@ def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argpars
     with archive.opened([experiment for _, experiment in experiments], keep) as store:
         for variant, experiment in experiments:
             try:
-                result = archive.play(experiment, keep, store, _progress(variant, experiment))
+                stored = archive.found(experiment, store) if resume and store else None
+                result = stored or archive.play(experiment, keep, store, _progress(variant, experiment))
             except archive.Interrupted as error:
                 status = _say(variant, str(error), INTERRUPTED)
                 tables += [table.tidy(Trace(error.snapshots), error.run or "", variant)] if error.snapshots else []
@@ -188,62 +209,6 @@ def _memory_limit() -> dict[str, float]:
     return {"peak_bytes": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
 
 
-def _experiment(options: argparse.Namespace) -> Experiment:
-    """Build the experiment of the preset, the file over it, and each --set over both."""
-    if options.file is None and options.preset is None:
-        raise ExperimentError("no experiment was given; allowed: FILE, - for standard input, or --preset NAME")
-    document: dict[str, Any] = json.loads(preset(options.preset).model_dump_json()) if options.preset else {}
-    for part, fields in (_document(options.file) if options.file else {}).items():
-        if isinstance(fields, dict) and isinstance(document.get(part), dict):
-            document[part].update(fields)
-        else:
-            document[part] = fields
-    for text in options.set:
-        path, value = _assignment(text, _value)
-        set_path(document, path, value)
-    return parse(document)
-
-
-def _document(file: str) -> dict[str, Any]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        document = json.loads(text)
-    except OSError as error:
-        raise ExperimentError(f"{file} cannot be read: {error.strerror}; allowed: a JSON file, or -") from None
-    except (ValueError, RecursionError) as error:
-        raise ExperimentError(f"{file} is not valid JSON: {error}; allowed: an object such as {{}}") from None
-    if not isinstance(document, dict):
-        raise ExperimentError(f"{file} holds {json.dumps(document)[:60]}; allowed: an object of model, input, protocol")
-    return document
-
-
-def _assignment(text: str, read: Callable[[str], Any]) -> tuple[str, Any]:
-    path, equals, value = text.partition("=")
-    if not equals:
-        raise ExperimentError(f"{text} has no value; allowed: field=value, for instance model.norm=rmsnorm")
-    return path, read(value)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _values(text: str) -> list[Any]:
-    """Read comma-separated values; each is JSON, else a string."""
-    try:
-        values: list[Any] = json.loads(f"[{text}]")
-    except (ValueError, RecursionError):
-        values = [_value(part) for part in _COMMA.split(text)]
-    return values
-
-
-_COMMA = re.compile(r",(?![^\[{]*[\]}])")
-"""A comma that stands in no list or object."""
-
-
 def _print_json(content: object) -> int:
     print(json.dumps(_finite(content), indent=2, ensure_ascii=False, default=str, allow_nan=False))
     return DONE
@@ -274,7 +239,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "run": run, "compare": compare, "presets": presets, "schema": schema, "runs": runs, "drift": drift,
+    "run": run, "compare": compare, "sweep": sweep, "presets": presets, "schema": schema, "runs": runs, "drift": drift,
 }
 
 _EXPERIMENT: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -287,9 +252,13 @@ _EXPERIMENT: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 _VARY = (("--vary",), {"metavar": "FIELD=VALUE,…", "action": "append", "required": True,
                        "help": "the values of a varied field; several --vary make their product"})
 
+_GRID = (("--grid",), {"metavar": "FIELD=VALUE,…", "action": "append", "required": True,
+                       "help": "the values of a field; a second --grid makes rows and columns"})
+
 _ARGUMENTS: dict[str, tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = {
     "run": _EXPERIMENT,
     "compare": (*_EXPERIMENT, _VARY),
+    "sweep": (*_EXPERIMENT, _GRID),
     "drift": ((("run",), {"metavar": "RUN", "help": "the id of a stored run"}),),
 }
 

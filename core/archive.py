@@ -98,6 +98,21 @@ def play(experiment: Experiment, keep: bool, store: Store | None = None,
     return Played(kept.run if kept else key[:16], Trace(tuple(snapshots)), _stopped(experiment, snapshots[-1]))
 
 
+def found(experiment: Experiment, store: Store) -> Played | None:
+    """Return the run that stands in `store` for `experiment`, where one is over; None elsewhere.
+
+    Errors: ExperimentError when its device is not to be had here; StoreError.
+    """
+    from core.devices import pick_device
+
+    key = experiment.key(pick_device(experiment.protocol.device).type)
+    run = store.standing([key]).get(key, "")
+    if not run or store.views([run])[0].status not in ("done", "stopped"):
+        return None
+    snapshots = tuple(Snapshot.from_bytes(content) for _, content in store.snapshots(run))
+    return Played(run, Trace(snapshots), _stopped(experiment, snapshots[-1]))
+
+
 def listing(limit: int = 1000) -> list[dict[str, Any]]:
     """Return the stored runs, newest first, as plain objects.
 

@@ -65,9 +65,13 @@ def variants(base: Experiment, vary: Mapping[str, Sequence[Any]]) -> dict[str, E
     found = {}
     for values in product(*vary.values()):
         chosen = dict(zip(names, values, strict=True))
-        label = ", ".join(f"{path}={_plain(value)}" for path, value in chosen.items())
-        found[label] = base.with_values(chosen)
+        found[label(chosen)] = base.with_values(chosen)
     return found
+
+
+def label(values: Mapping[str, Any]) -> str:
+    """Return values of fields as short code: ``model.norm=none, model.n_layers=24``."""
+    return ", ".join(f"{path}={_plain(value)}" for path, value in values.items())
 
 
 def _plain(value: Any) -> str:

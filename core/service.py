@@ -29,11 +29,12 @@ POLL_S, SLOWEST_POLL_S = 0.02, 0.1
 DEVICE_TIMEOUT_S = 60.0
 
 
-def ensure(experiments: Sequence[Experiment], look: Look | None = None) -> list[str]:
+def ensure(experiments: Sequence[Experiment], look: Look | None = None, apart: bool = False) -> list[str]:
     """Return the id of a run for each experiment, in order; the trainings that nobody computed yet become one job.
 
     Runs are shared: everybody who asks for the same experiment gets the same run. Probes and trainings are not asked
     for together: the first says which they are. `look`: the head whose weights the runs keep; such runs are others.
+    `apart`: each training is a job of its own, as a sweep wants it.
     Errors: ExperimentError when the request is over the limits, names a text that is not kept or a head that is not
     there, or asks for a device nobody knows yet.
     """
@@ -41,7 +42,7 @@ def ensure(experiments: Sequence[Experiment], look: Look | None = None) -> list[
     check_limits(list(experiments), limits(lane == "train"))
     asks = [_ask(experiment, look) for experiment in experiments]
     keeper = DOOR.keeper
-    run_ids = DOOR.store.ask(asks, lane, keeper.server if keeper else "")
+    run_ids = DOOR.store.ask(asks, lane, keeper.server if keeper else "", apart)
     wake()
     return run_ids
 
@@ -89,6 +90,11 @@ def view(run_ids: Sequence[str]) -> list[RunView]:
     Errors: StoreError when one is not in the store.
     """
     return DOOR.store.views(run_ids)
+
+
+def statuses(run_ids: Sequence[str]) -> dict[str, str]:
+    """Return the status of each of the runs that is in the store: cheap, also of hundreds."""
+    return DOOR.store.statuses(run_ids)
 
 
 def recent(limit: int = 50) -> list[RunView]:
@@ -257,9 +263,8 @@ def _device(experiment: Experiment) -> str:
 
 __all__ = [
     "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "Look", "RunView", "SettingError", "State",
-    "StoreError", "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing", "experiment",
-    "film",
-    "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove", "rename", "repeat",
-    "resolve", "resume", "snapshots", "standing", "start", "state", "stop", "trace", "usage", "view", "wait",
-    "worker_pids",
+    "StoreError", "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing",
+    "experiment", "film", "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove",
+    "rename", "repeat", "resolve", "resume", "snapshots", "standing", "start", "state", "statuses", "stop", "trace",
+    "usage", "view", "wait", "worker_pids",
 ]

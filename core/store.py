@@ -129,11 +129,11 @@ class Store:
         with self.database.writing() as connection:
             connection.execute(delete(FACTS).where(FACTS.c.name == name))
 
-    def ask(self, asks: Sequence[Ask], lane: str, server: str) -> list[str]:
+    def ask(self, asks: Sequence[Ask], lane: str, server: str, apart: bool = False) -> list[str]:
         """Return the run of each ask, in order; new jobs take those that nobody has computed or is computing.
 
-        The runs of a training are one job, whose variants step side by side; a probe is a job of its own, so that
-        several workers share a comparison.
+        The runs of a training are one job, whose variants step side by side, unless they are wanted `apart`; a probe is
+        a job of its own, so that several workers share a comparison.
 
         However many threads, processes and servers ask for the same key at once, one run comes of it.
         """
@@ -145,7 +145,8 @@ class Store:
             with self.database.writing(alone=True) as connection:
                 standing = _standing(connection, list(wanted))
                 missing = [ask for key, ask in wanted.items() if key not in standing]
-                for job in [[ask] for ask in missing] if lane == "probe" else [missing] if missing else []:
+                alone = apart or lane == "probe"
+                for job in [[ask] for ask in missing] if alone else [missing] if missing else []:
                     standing |= new_job(connection, job, lane, server)
         return [standing[ask.key] for ask in asks]
 
@@ -177,6 +178,15 @@ class Store:
         with self.database.reading() as connection:
             listed = view_columns(null()).where(RUNS.c.look.is_(None)).order_by(RUNS.c.number.desc()).limit(limit)
             return [as_view(row) for row in connection.execute(listed).mappings()]
+
+    def statuses(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return the status of each run that is in the store: cheap, also of hundreds."""
+        found: dict[str, str] = {}
+        with self.database.reading() as connection:
+            for start in range(0, len(run_ids), 500):
+                rows = select(RUNS.c.id, RUNS.c.status).where(RUNS.c.id.in_(run_ids[start:start + 500]))
+                found |= {run: status for run, status in connection.execute(rows)}
+        return found
 
     def unfinished(self, run_ids: Sequence[str]) -> int:
         """Return how many of the runs are not over yet; the cheapest question a waiting page can ask."""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,39 @@ def test_a_comparison_names_its_variants(core):
     variants = list(dict.fromkeys(row["variant"] for row in json.loads(done.stdout)))
     assert variants == ["model.norm=none, model.n_layers=1", "model.norm=none, model.n_layers=2",
                         "model.norm=layernorm, model.n_layers=1", "model.norm=layernorm, model.n_layers=2"]
+
+
+def test_a_sweep_writes_the_table_of_a_comparison_and_does_not_run_again_what_the_store_has(core, tmp_path):
+    wanted = ("--grid", "model.n_layers=1,2", "--grid", "model.n_heads=2,3")
+    first = core("sweep", "-", *wanted, stdin=json.dumps(SMALL))
+    assert first.returncode == 0
+    assert [line.partition(": model.n_heads")[0] for line in first.stderr.splitlines()] == [
+        f"left out: model.n_layers={depth}, model.n_heads=3" for depth in (1, 2)]
+    compared = core("compare", "-", "--vary", "model.n_layers=1,2", "--vary", "model.n_heads=2", "--no-store",
+                    stdin=json.dumps(SMALL))
+    def numbers(done):
+        return [{**row, "run": None} for row in json.loads(done.stdout)]
+    assert numbers(first) == numbers(compared)
+    with sqlite3.connect(tmp_path / "store.db") as store:
+        before = store.execute("SELECT id, attempts FROM runs ORDER BY id").fetchall()
+    more = core("sweep", "-", "--grid", "model.n_layers=1,2,3", stdin=json.dumps(SMALL))
+    assert more.returncode == 0
+    with sqlite3.connect(tmp_path / "store.db") as store:
+        after = store.execute("SELECT id, attempts FROM runs ORDER BY id").fetchall()
+    assert len(before) == 2 and len(after) == 3 and set(before) < set(after)
+    assert {row["run"] for row in json.loads(first.stdout)} < {row["run"] for row in json.loads(more.stdout)}
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--grid", "model.n_heads=3,5"), "every cell of the sweep is refused"),
+    (("--grid", "model.norm=none", "--grid", "model.norm=layernorm"), "--grid names a field twice"),
+    (("--grid", "protocol.seed=" + ",".join(map(str, range(401)))), "the sweep has 401 cells; allowed: up to 400"),
+    (("--grid", "model.nonsense=1"), "model.nonsense"),
+])
+def test_a_sweep_that_cannot_be_is_refused(core, arguments, said):
+    done = core("sweep", "-", *arguments, stdin=json.dumps(SMALL))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr.splitlines()[-1]
 
 
 def test_preset_file_and_set_go_over_each_other(core):
@@ -228,7 +262,7 @@ def test_own_text_is_read_from_the_experiment_and_found_again_by_its_hash(core):
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
 
 
-def test_only_run_and_compare_import_torch():
+def test_only_what_computes_imports_torch():
     code = "import sys; from core.__main__ import main; main(['presets']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")

@@ -48,6 +48,12 @@ def widget(path: str, t: Words) -> None:
     _DRAW[kind(path)](path, t, t(f"field.{name}"), t(f"help.{name}"))
 
 
+def label(path: str, t: Words) -> str:
+    """Return what a visitor reads as the name of a field; what is no field is said as it is."""
+    key = f"field.{path.partition('.')[2]}"
+    return t(key) if key in t else path
+
+
 def kind(path: str) -> str:
     """Return how a field is asked for: menu, switch, number, text or line."""
     schema = schemas()[path]

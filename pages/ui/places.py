@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.experiment import Experiment, json_schema
+from core.outcomes import OUTCOMES
 from core.presets import preset
 from core.roles import MEASURES
 from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
@@ -133,3 +134,20 @@ LIVE = Place(
      "role": "mlp.out.weight", "step": LAST},
     starts=MappingProxyType({"protocol.steps": 200}), withheld=NOT_BUILT, most=3)
 """A training. `at`: the layers whose lines are drawn over steps; `step`: the one that the replay stands at."""
+
+_AXIS = r"[a-z]+\.[a-z0-9_]+=[^\n]{1,300}"
+
+SWEEP = Place(
+    "sweep",
+    {"view": ("map",), "across": Form(_AXIS, ("model.n_layers=2,4,8",)),
+     "down": Form(f"({_AXIS})?", ("", "model.norm=none")),
+     "outcome": (*OUTCOMES, "site", "head"), **{name: _MAP[name] for name in ("site", "stat", "of")},
+     "measure": tuple(HEAD_MEASURES), "cell": Form(r"([0-9]{1,3}\.[0-9]{1,3})?", ("", "0.2")), "who": ("0",)},
+    {"view": "map", "across": "model.init_gain=0.5,1,1.5,2", "down": "model.norm=layernorm,none", "outcome": "growth",
+     **{name: _MAP_DEFAULTS[name] for name in ("site", "stat", "of")}, "measure": "entropy_norm", "cell": "",
+     "who": "0"},
+    withheld=NOT_BUILT, most=0)
+"""A grid over one field, or two, as ``field=value,value``: those `across` are the columns, those `down` the rows.
+
+`outcome`: what a cell shows; site, stat and of, or measure, say which where it is ``site`` or ``head``; `cell`: the row
+and the column that are looked at."""

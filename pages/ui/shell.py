@@ -25,6 +25,7 @@ PAGES: dict[str, str] = {
     "entropy": "entropy.title",
     "live": "live.title",
     "softmax": "softmax.title",
+    "sweep": "sweep.title",
     "runs": "runs.title",
 }
 """File in ``pages/`` without its ending, also the page's URL → key of its title. The first is the home page.

@@ -73,6 +73,7 @@ _SPOKEN: dict[str, Callable[[str, Words], str]] = {
     "measure": lambda value, t: t(f"head.{value}"),
     "weight": lambda value, t: t(f"weight.{value}"),
     "role": lambda value, _t: value,
+    "outcome": lambda value, t: t(f"outcome.{value}"),
 }
 """Menu → what says one of its values."""
 
@@ -144,7 +145,8 @@ def layers_of(at: str, depth: int) -> list[int]:
 
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
-    "stat": _choose, "site": _choose, "measure": _choose, "weight": _choose, "role": _choose, "of": _switch,
+    "stat": _choose, "site": _choose, "measure": _choose, "weight": _choose, "role": _choose,
+    "outcome": _choose, "of": _switch,
     "scale": _switch, "who": _who, "layer": _layer, "at": _at, "head": _counted, "sequence": _counted,
 }
 """Name in a place's `shown` → its control."""

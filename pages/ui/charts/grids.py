@@ -38,7 +38,8 @@ class Grid:
 
     `columns`, `rows`: their names, each once. `texts`: (R, C), written into the cells; `hovers`: (R, C), what the hover
     says instead of column and row; `non_finite`: (R, C), entries that were not finite; `chosen`: a row with a frame;
-    `name`: of whom all of this is, said by the hover; `signed`: 0 has no colour, and both sides of it have their own.
+    `name`: of whom all of this is, said by the hover; `signed`: 0 has no colour, and both sides of it have their own;
+    `unseen`: key of what is said of cells that were not observed.
     """
 
     columns: Sequence[str]
@@ -52,6 +53,7 @@ class Grid:
     chosen: str = ""
     name: str = ""
     signed: bool = False
+    unseen: str = "chart.unseen"
 
     @property
     def seen(self) -> Mask:
@@ -107,7 +109,7 @@ def _signs(table: Grid, placed: Mask, frame: Frame, t: Text) -> Iterator[go.Scat
         (table.seen & ~np.isfinite(table.values), "triangle-up", theme.WARNING_COLOR, "chart.no_place"),
         (table.seen & ~placed & np.isfinite(table.values), "triangle-down", theme.WARNING_COLOR, "chart.no_place_log"),
         (placed & (table.counts > 0), "triangle-up-open", theme.WARNING_COLOR, "chart.cell_in_part"),
-        (table.exists & ~table.observed, "line-ew-open", theme.OTHER_COLOR, "chart.unseen"),
+        (table.exists & ~table.observed, "line-ew-open", theme.OTHER_COLOR, table.unseen),
     )
     of = f"<b>{marks.literal(table.name)}</b><br>" if table.name else ""
     for where, symbol, color, key in signs:
@@ -127,7 +129,7 @@ def _signs(table: Grid, placed: Mask, frame: Frame, t: Text) -> Iterator[go.Scat
 
 
 def _why(table: Grid, cell: tuple[int, int], key: str, t: Text) -> str:
-    if key == "chart.unseen":
+    if key == table.unseen:
         return t(key)
     value = marks.spelled(float(table.values[cell]))
     return t("chart.in_part", value=value, count=f"{table.counts[cell]:.0f}") if key == "chart.cell_in_part" else value
