@@ -140,9 +140,9 @@ def test_the_command_line_that_is_shown_gives_the_same_numbers(url, made, tmp_pa
 
 @pytest.mark.parametrize("value", ["12", "true", "null", "a b", "it's", "$x", "sha256:1"])
 def test_every_text_reaches_the_command_line_as_a_text(url, made, value):
-    from core.__main__ import _value
+    from core.arguments import value_of
 
-    assert _value(stored._literal(value)) == value
+    assert value_of(stored._literal(value)) == value
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (150 * 2**20, "150 MiB"),

@@ -22,7 +22,8 @@ from pages.ui import stream
 app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
 NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
-MENU = ["首页", "漂移", *(keys("zh")[f"{name}.title"] for name in ("gradients", "entropy", "live", "softmax", "sweep", "runs"))]
+MENU = ["首页", "漂移", *(keys("zh")[f"{name}.title"]
+                      for name in ("gradients", "entropy", "live", "softmax", "sweep", "runs"))]
 PAGE = """
 import streamlit as st
 from pages.ui.language import words
