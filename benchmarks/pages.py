@@ -124,7 +124,11 @@ def _look(visit: Visit, meter: Meter, view: str, stack: dict[str, int]) -> None:
         run.click()
     said.wait_for()
     if "view=weights" in view:  # one head is computed beside the rest
-        visit.page.wait_for_function("() => document.querySelectorAll('.driftscope-chart').length > 1")
+        second = visit.page.locator(".driftscope-chart").nth(1)
+        run.or_(second).first.wait_for()
+        if run.count():
+            run.click()
+        second.wait_for()
     sent, begun = meter.socket, time.perf_counter()
     visit.page.goto(visit.address + path)
     visit.page.wait_for_selector("h3")

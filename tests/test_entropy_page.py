@@ -1,5 +1,7 @@
 """The entropy page as a visitor meets it: heads, causes, theory; in both languages, cold, with the engine's numbers."""
 
+import re
+
 import numpy as np
 import pytest
 from browser import Visit
@@ -136,3 +138,19 @@ def test_one_head_is_looked_at_whatever_there_is(visit, changes):
 def test_what_a_link_may_say_of_a_head_is_said(visit, query, said):
     visit.open(f"/entropy?lang=en&{query}")
     visit.page.get_by_test_id("stAlert").filter(has_text=said).wait_for()
+
+
+def test_a_visitor_agrees_once_to_looks_at_a_long_run_and_then_sees_any_head(visit):
+    long = {"model.n_layers": 96, "model.d_model": 32, "input.batch": 2, "input.seq_len": 16}
+    visit.open(address(base=long, variants=[], view="weights", layer="0"))
+    run, charts = visit.page.get_by_role("button", name="Run", exact=True), visit.page.locator(".driftscope-chart")
+    for place in range(2):  # the run itself, then the look at it
+        run.click()
+        charts.nth(place).wait_for()
+        visit.settle()
+    title = "Attention weights of layer 0, head {}"
+    expect(charts.nth(1)).to_have_attribute("aria-label", re.compile(title.format(0)))
+    visit.page.get_by_role("combobox", name="Head", exact=True).click()
+    visit.page.get_by_role("option", name="1", exact=True).click()
+    expect(charts.nth(1)).to_have_attribute("aria-label", re.compile(title.format(1)), timeout=20_000)
+    assert run.count() == 0

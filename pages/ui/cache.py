@@ -66,7 +66,7 @@ def must_ask(experiments: Sequence[Experiment], look: Look | None = None) -> boo
     server's limits.
     """
     known = st.session_state.setdefault(AGREED, set()) | _asked().keys()
-    new = [one for one in experiments if _key(one, look) not in known]
+    new = [one for one in experiments if known.isdisjoint((_key(one, look), _agreed(one, look)))]
     if not new:
         return False
     check_limits(new, service.limits())
@@ -75,8 +75,8 @@ def must_ask(experiments: Sequence[Experiment], look: Look | None = None) -> boo
 
 
 def agree(experiments: Sequence[Experiment], look: Look | None = None) -> None:
-    """Remember that this visit wants these experiments, or this look at them, whatever they cost."""
-    st.session_state.setdefault(AGREED, set()).update(_key(experiment, look) for experiment in experiments)
+    """Remember that this visit wants these experiments, or looks at their heads, whatever they cost."""
+    st.session_state.setdefault(AGREED, set()).update(_agreed(experiment, look) for experiment in experiments)
 
 
 def measure(variants: Sequence[Variant], patience: float = PATIENCE_S, look: Look | None = None) -> list[Measured]:
@@ -121,6 +121,11 @@ def _asked() -> dict[str, str]:
 def _key(experiment: Experiment, look: Look | None = None) -> str:
     """Return what an experiment, or a look at it, is known by in this visit."""
     return experiment.canonical_json() + ("" if look is None else LOOK_AT + look.code)
+
+
+def _agreed(experiment: Experiment, look: Look | None) -> str:
+    """Return what is agreed to: an experiment, or looks at it, at whichever head."""
+    return _key(experiment) + ("" if look is None else LOOK_AT)
 
 
 def _run_ids(experiments: Sequence[Experiment], look: Look | None) -> list[str]:
