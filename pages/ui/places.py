@@ -135,7 +135,7 @@ LIVE = Place(
     starts=MappingProxyType({"protocol.steps": 200}), withheld=NOT_BUILT, most=3)
 """A training. `at`: the layers whose lines are drawn over steps; `step`: the one that the replay stands at."""
 
-_AXIS = r"[a-z]+\.[a-z0-9_]+=[^\n]{1,300}"
+_AXIS = r"[a-z]+\.[a-z0-9_]+=[^\n]{1,1000}"
 
 SWEEP = Place(
     "sweep",
