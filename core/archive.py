@@ -109,8 +109,12 @@ def found(experiment: Experiment, store: Store) -> Played | None:
     run = store.standing([key]).get(key, "")
     if not run or store.views([run])[0].status not in ("done", "stopped"):
         return None
-    snapshots = tuple(Snapshot.from_bytes(content) for _, content in store.snapshots(run))
-    return Played(run, Trace(snapshots), _stopped(experiment, snapshots[-1]))
+    trace = _trace(store, run)
+    return Played(run, trace, _stopped(experiment, trace.snapshots[-1]))
+
+
+def _trace(store: Store, run: str) -> Trace:
+    return Trace(tuple(Snapshot.from_bytes(content) for _, content in store.snapshots(run)))
 
 
 def listing(limit: int = 1000) -> list[dict[str, Any]]:
@@ -141,14 +145,14 @@ def stored_run(run: str) -> tuple[Experiment, Trace]:
     """
     store = Store()
     try:
-        experiment, rows = parse(store.experiment(run)), store.snapshots(run)
+        experiment, trace = parse(store.experiment(run)), _trace(store, run)
     except StoreError as error:
         raise ExperimentError(f"{error}; allowed: a run that python -m core runs lists") from None
     finally:
         store.close()
-    if not rows:
+    if not trace.snapshots:
         raise ExperimentError(f"run {run} has recorded nothing yet; allowed: a run that has")
-    return experiment, Trace(tuple(Snapshot.from_bytes(content) for _, content in rows))
+    return experiment, trace
 
 
 class _Kept:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from core.attentions import softmax_pattern, uniform_pattern
 from core.look import Look, block
 from core.sites import Heads
 
@@ -90,19 +91,9 @@ def _scores(q: Tensor, k: Tensor, rule: Heads) -> Tensor:
     return scores if rule.softcap is None else rule.softcap * torch.tanh(scores / rule.softcap)
 
 
-def _softmax(scores: Tensor, seen: Tensor, _places: Tensor) -> Tensor:
-    return torch.where(seen, scores, -torch.inf).softmax(-1)
-
-
-def _uniform(_scores: Tensor, seen: Tensor, _places: Tensor) -> Tensor:
-    return seen / seen.sum(-1, keepdim=True)
-
-
-def _identity(_scores: Tensor, seen: Tensor, places: Tensor) -> Tensor:
-    return torch.arange(seen.shape[-1], device=seen.device) == places[:, None]
-
-
 ROWS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "softmax": _softmax, "uniform": _uniform, "identity": _identity,
+    "softmax": lambda scores, seen, _: softmax_pattern(scores, seen),
+    "uniform": lambda scores, seen, _: uniform_pattern(scores, seen),
+    "identity": lambda scores, _, places: (torch.arange(scores.shape[-1], device=scores.device) == places[:, None]),
 }
 """Pattern → rows of weights (Q, T), of scores (Q, T), of what each query sees, and of the queries' places (Q,)."""

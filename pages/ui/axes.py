@@ -92,9 +92,9 @@ def _take_values(name: str) -> None:
 
 
 def _write(name: str, path: str, values: Sequence[str]) -> None:
-    """Hold a field and its values; without a value the axis keeps what it has."""
-    if not path or values:
-        st.session_state[name] = f"{path}={','.join(values)}" if path else ""
-        st.session_state["cell"] = ""
-    elif path != _held(name)[0]:
-        st.session_state[name] = f"{path}=0"
+    """Hold a field and its values; an axis that would have none keeps its own, a new field has that of the base."""
+    if path and not values:
+        values = _held(name)[1] if path == _held(name)[0] else [
+            json.dumps(fields.value_of(path, st.session_state[path]))]
+    st.session_state[name] = f"{path}={','.join(values)}" if path else ""
+    st.session_state["cell"] = ""

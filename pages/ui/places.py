@@ -139,13 +139,12 @@ _AXIS = r"[a-z]+\.[a-z0-9_]+=[^\n]{1,1000}"
 
 SWEEP = Place(
     "sweep",
-    {"view": ("map",), "across": Form(_AXIS, ("model.n_layers=2,4,8",)),
+    {"across": Form(_AXIS, ("model.n_layers=2,4,8",)),
      "down": Form(f"({_AXIS})?", ("", "model.norm=none")),
      "outcome": (*OUTCOMES, "site", "head"), **{name: _MAP[name] for name in ("site", "stat", "of")},
-     "measure": tuple(HEAD_MEASURES), "cell": Form(r"([0-9]{1,3}\.[0-9]{1,3})?", ("", "0.2")), "who": ("0",)},
-    {"view": "map", "across": "model.init_gain=0.5,1,1.5,2", "down": "model.norm=layernorm,none", "outcome": "growth",
-     **{name: _MAP_DEFAULTS[name] for name in ("site", "stat", "of")}, "measure": "entropy_norm", "cell": "",
-     "who": "0"},
+     "measure": tuple(HEAD_MEASURES), "cell": Form(r"([0-9]{1,3}\.[0-9]{1,3})?", ("", "0.2"))},
+    {"across": "model.init_gain=0.5,1,1.5,2", "down": "model.norm=layernorm,none", "outcome": "growth",
+     **{name: _MAP_DEFAULTS[name] for name in ("site", "stat", "of")}, "measure": "entropy_norm", "cell": ""},
     withheld=NOT_BUILT, most=0)
 """A grid over one field, or two, as ``field=value,value``: those `across` are the columns, those `down` the rows.
 

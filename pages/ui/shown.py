@@ -21,7 +21,8 @@ SLIDER, CHOSEN, LOOK_AT = "shown.layer", "shown.at", "shown.look_at"
 
 def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Words) -> dict[str, str]:
     """Draw the controls called `asks` in one row; return what all views show, by the names of the place's `shown`."""
-    _fit(place, variants, t)
+    if "who" in place.shown:
+        _fit(place, variants, t)
     with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
         for name in asks:
             _DRAW[name](name, place, variants, t)
@@ -146,7 +147,7 @@ def layers_of(at: str, depth: int) -> list[int]:
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
     "stat": _choose, "site": _choose, "measure": _choose, "weight": _choose, "role": _choose,
-    "outcome": _choose, "of": _switch,
-    "scale": _switch, "who": _who, "layer": _layer, "at": _at, "head": _counted, "sequence": _counted,
+    "outcome": _choose, "of": _switch, "scale": _switch, "who": _who, "layer": _layer, "at": _at, "head": _counted,
+    "sequence": _counted,
 }
 """Name in a place's `shown` → its control."""

@@ -40,16 +40,16 @@ def states(cells: Sequence[Cell], shown: Mapping[str, str]) -> list[State]:
     asked_for, standing = [mine.get(one.canonical_json(), "") for one in there], service.standing(there)
     statuses = service.statuses([run for run in {*asked_for, *standing} if run])
     runs = [run or (own if statuses.get(own) == "failed" else "") for own, run in zip(asked_for, standing, strict=True)]
+    errors = {one.id: one.error or "" for one in service.view([run for run in runs if statuses.get(run) == "failed"])}
     asked = [shown[name] for name in ("outcome", "site", "stat", "of", "measure")]
     left = iter(runs)
-    return [State(cell, "refused") if cell.experiment is None else _state(cell, next(left), statuses, asked)
+    return [State(cell, "refused") if cell.experiment is None else _state(cell, next(left), statuses, errors, asked)
             for cell in cells]
 
 
-def _state(cell: Cell, run: str, statuses: Mapping[str, str], asked: Sequence[str]) -> State:
+def _state(cell: Cell, run: str, statuses: Mapping[str, str], errors: Mapping[str, str], asked: Sequence[str]) -> State:
     status = STATUS.get(statuses.get(run, ""), "absent")
-    error = service.view([run])[0].error if status == "failed" else None
-    return State(cell, status, run, _value(run, *asked) if status == "done" else None, error or "")
+    return State(cell, status, run, _value(run, *asked) if status == "done" else None, errors.get(run, ""))
 
 
 @lru_cache(maxsize=16_384)
@@ -81,13 +81,14 @@ def panel(found: Sequence[State], t: Words) -> None:
 
 
 def _offer(missing: Sequence[Experiment], whole: int, t: Words) -> None:
-    total = cache.estimate(missing)
     begun = len(missing) < whole
+    workers = 1 if missing[0].protocol.steps else probe_workers()
+    seconds = cache.estimate(missing).seconds / workers
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(t("sweep.go_on" if begun else "sweep.start"), type="primary", icon=":material/play_arrow:",
                   on_click=_start, args=(list(missing),))
         st.caption(t("sweep.estimate", count=len(missing), whole=whole,
-                     seconds=f"{max(1.0, total.seconds / probe_workers()):,.0f}"))
+                     seconds=f"{max(1.0, seconds):,.0f}"))
 
 
 def _start(missing: list[Experiment]) -> None:
