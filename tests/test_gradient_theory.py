@@ -65,9 +65,10 @@ def test_the_gradient_of_every_placement_is_predicted(placement, source):
     Returned(source | {"model.placement": placement}).check(stream=0.25 if placement == "post" else 0.15)
 
 
+@SOURCES
 @pytest.mark.parametrize("init", INITS)
-def test_the_gradient_of_every_init_is_predicted(init):
-    Returned(VECTORS | {"model.init": init}).check()
+def test_the_gradient_of_every_init_is_predicted(init, source):
+    Returned(source | {"model.init": init}).check()
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
