@@ -1,64 +1,160 @@
-"""A look at one attention head: which weights of which head a run keeps beside its statistics. No torch here.
+"""Looks: what a run may keep beside its statistics, each a kind of its own with the whole numbers that say where.
 
-A run keeps means over queries of every head; the weights themselves, T×T, are asked for one head at a time. The file
-knows how a look is written and what it may name; the weights are taken in `core.looking`.
+A look at one head, at what a single token moves, at what evaluation changes, at what norms cost. No torch here: the
+file knows how a look is written and what it may name; each kind names by import path what takes it while a run is
+played (`core.looking`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from typing import ClassVar, Self
 
 from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.tables import NORMS
+
+MEASURED = tuple(name for name, norm in NORMS.items() if not norm.absent)
+"""The norms whose costs are measured, in the order of the arrays' first axis."""
+
+WAYS, DIRECTIONS = ("fused", "written"), ("forward", "backward")
+"""Their second and third axis: torch's kernel where there is one, against one step after another; and the pass."""
 
 CELLS = 64
-"""A look has at most so many rows and columns; of longer sequences each cell is a block of tokens."""
+"""A map that a look keeps has at most so many rows and columns; of longer sequences each cell is a block of tokens."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Which head is looked at: of which layer, in which sequence of the batch."""
+    """What is looked at; the fields of a kind are whole numbers. `taker`: import path of what takes it."""
 
-    layer: int
-    head: int
-    sequence: int = 0
+    taker: ClassVar[str] = ""
 
-    @classmethod
-    def of(cls, code: str) -> Look:
+    @staticmethod
+    def of(code: str) -> Look:
         """Return the look that `code` was written from. Errors: ValueError for any other text."""
-        if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,5}){2}", code):
-            raise ValueError(f'a look is "{code[:40]}"; allowed: layer.head.sequence, as in 3.0.1')
-        return cls(*map(int, code.split(".")))
+        kind, *parts = code[:80].split(".")
+        made = LOOKS.get(kind)
+        numbers = all(re.fullmatch(r"[0-9]{1,5}", part) for part in parts)
+        if made is None or len(parts) != len(fields(made)) or not numbers:
+            raise ValueError(f'a look is "{code[:40]}"; allowed: one of {", ".join(LOOKS)} and its numbers, as in '
+                             "head.3.0.1")
+        return made(*map(int, parts))
 
     @property
     def code(self) -> str:
         """The look as one short word."""
-        return f"{self.layer}.{self.head}.{self.sequence}"
+        kind = next(name for name, made in LOOKS.items() if made is type(self))
+        return ".".join([kind, *map(str, astuple(self))])
 
     def key(self, experiment_key: str) -> str:
         """Return the key of a run of the experiment with this key that keeps this look."""
         return hashlib.sha256(f"{experiment_key}.{self.code}".encode()).hexdigest()
 
-    def check(self, experiment: Experiment) -> None:
-        """Find out whether the experiment has this head, at initialization.
+    def wrong(self, experiment: Experiment) -> str:
+        """Return why the experiment has nothing of the kind to look at; nothing where it has."""
+        raise NotImplementedError
 
-        Errors: ExperimentError with what is allowed.
-        """
+    def check(self, experiment: Experiment) -> Self:
+        """Return the look if the experiment has what it names. Errors: ExperimentError with what is allowed."""
+        if reason := self.wrong(experiment):
+            raise ExperimentError(reason)
+        return self
+
+
+@dataclass(frozen=True)
+class HeadLook(Look):
+    """The weights of one head of one layer, in one sequence of the batch, at initialization."""
+
+    layer: int
+    head: int
+    sequence: int = 0
+
+    taker: ClassVar[str] = "core.looking:HeadWeights"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return which number is too large, or that no layer attends."""
         model = experiment.model
-        wrong = {"layer": (self.layer, model.n_layers), "head": (self.head, model.n_heads),
-                 "sequence": (self.sequence, experiment.input.batch)}
-        for name, (value, count) in wrong.items():
-            if not 0 <= value < count:
-                raise ExperimentError(f"the look's {name} is {value}; allowed: 0 … {count - 1}")
         if model.sublayers == "mlp":
-            raise ExperimentError("the look names a head, but model.sublayers is mlp: no layer attends")
-        if experiment.protocol.steps:
-            raise ExperimentError(f"the look is at initialization, but protocol.steps is {experiment.protocol.steps}; "
-                                  "allowed: 0")
+            return "the look names a head, but model.sublayers is mlp: no layer attends"
+        return _beyond({"layer": (self.layer, model.n_layers), "head": (self.head, model.n_heads),
+                        "sequence": (self.sequence, experiment.input.batch)}) or _at_start(experiment)
+
+
+@dataclass(frozen=True)
+class TokenLeak(Look):
+    """What changes everywhere when one token of the input is another, at initialization."""
+
+    sequence: int
+    position: int
+
+    taker: ClassVar[str] = "core.leaks:Leak"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return which number is too large."""
+        return _beyond({"sequence": (self.sequence, experiment.input.batch),
+                        "position": (self.position, experiment.input.seq_len)}) or _at_start(experiment)
+
+
+@dataclass(frozen=True)
+class SampleLeak(Look):
+    """What changes everywhere when every token of one sequence is another, at initialization."""
+
+    sequence: int
+
+    taker: ClassVar[str] = "core.leaks:Leak"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return which number is too large."""
+        return _beyond({"sequence": (self.sequence, experiment.input.batch)}) or _at_start(experiment)
+
+
+@dataclass(frozen=True)
+class EvaluationGap(Look):
+    """How far evaluation is from training at the same weights and the same batch, at every recorded step."""
+
+    taker: ClassVar[str] = "core.evaluation:Gap"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return that the run is one of evaluation already."""
+        if experiment.protocol.mode != "train":
+            return "the look compares training with evaluation, but protocol.mode is eval; allowed: train"
+        return ""
+
+
+@dataclass(frozen=True)
+class NormCosts(Look):
+    """Time and memory traffic of every norm, forward and backward, on tokens such as the experiment's."""
+
+    taker: ClassVar[str] = "core.norm_costs:Costs"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return that a training is no place to measure in."""
+        return _at_start(experiment)
+
+
+LOOKS: Mapping[str, type[Look]] = {
+    "head": HeadLook, "token": TokenLeak, "sample": SampleLeak, "evaluation": EvaluationGap, "costs": NormCosts,
+}
+"""First word of a look's code → its kind."""
 
 
 def block(length: int) -> int:
     """Return how many tokens a cell of a look at sequences of this length stands for, along each axis."""
     return -(-length // CELLS)
+
+
+def _beyond(named: Mapping[str, tuple[int, int]]) -> str:
+    """Return which number is not below its count, by name; nothing where all are."""
+    for name, (value, count) in named.items():
+        if not 0 <= value < count:
+            return f"the look's {name} is {value}; allowed: 0 … {count - 1}"
+    return ""
+
+
+def _at_start(experiment: Experiment) -> str:
+    steps = experiment.protocol.steps
+    return f"the look is at initialization, but protocol.steps is {steps}; allowed: 0" if steps else ""

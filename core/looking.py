@@ -1,16 +1,18 @@
-"""The weights of one attention head, taken while a pass goes by: rows of queries, columns of keys.
+"""How looks are taken while a run is played, and the first of them: the weights of one attention head.
 
-No T×T tensor is held for long T: rows of scores are made and reduced PIECE at a time. The weights are those before
-dropout. The file knows queries and keys; which head is wanted is a `core.look.Look`.
+A taker stands beside the stack, is told of each recorded step before it is played, and has what it found afterwards.
+Of a head's weights, rows are queries and columns keys, as they are before dropout; no T×T tensor is held for long T:
+rows of scores are made and reduced PIECE at a time. What is wanted is a `core.look.Look`; who keeps it is not the
+file's business.
 
 Shapes: B batch, H heads, T positions, K head dimension, C cells along an axis, Q rows of a piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,8 +21,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from core.attentions import softmax_pattern, uniform_pattern
-from core.look import Look, block
+from core.corpus import Batch
+from core.look import HeadLook, Look, block
+from core.model import Output, Stack, build
+from core.passes import dropout_draws
 from core.sites import Heads
+from core.tables import fetch
 
 PIECE = 1 << 20
 """Scores held at a time."""
@@ -29,23 +35,75 @@ NOTHING = -1.0
 """Stands where there is no weight."""
 
 
-class Looking:
-    """Takes the weights of one head of `stack` in each pass while its ``with`` block runs; the pass stays what it is.
+Found = Mapping[str, NDArray[np.floating]]
+"""What a taker found, by name: arrays whose meaning its docstring says."""
 
-    `weights`: (C, C) float32 of the last pass: what the queries of a row's block give to the keys of a column's block,
-    the mean over those queries, so that a row sums to 1; NaN where scores are not finite, NOTHING where no query of the
-    row sees a key of the column.
+
+class Taker:
+    """Takes one look at `stack` while its ``with`` block runs, and leaves the steps that are played in it as they are.
+
+    `found`: what it found at the last recorded one.
     """
 
-    def __init__(self, stack: nn.Module, look: Look) -> None:
-        heads = stack.get_submodule(f"layers.{look.layer}.heads")
-        assert isinstance(heads, Heads)
-        self._heads, self._look = heads, look
-        self.weights: NDArray[np.float32] = np.empty((0, 0), np.float32)
+    def __init__(self, stack: Stack, look: Look) -> None:
+        self.stack, self.look = stack, look
+        self.found: Found = {}
 
-    def __enter__(self) -> Looking:
+    def __enter__(self) -> Self:
         """Begin to look."""
-        self._handle = self._heads.register_forward_pre_hook(self._take)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """Look no longer."""
+
+    def before(self, data: Batch, step: int) -> None:
+        """Take what has to be taken before `step` is played with `data`."""
+
+
+def twin(stack: Stack) -> Stack:
+    """Return a second stack with the weights and buffers of `stack`, which nobody watches."""
+    made = build(stack.experiment)
+    made.load_state_dict(stack.state_dict())
+    return made.to(next(stack.parameters()).device).train(stack.training)
+
+
+def streams(stack: Stack, data: Batch, step: int) -> tuple[list[Tensor], Output]:
+    """Return the stream after each layer, (B, T, D) each in float32 at least, and the output of a gradientless pass."""
+    found: list[Tensor] = []
+    handles = [layer.register_forward_hook(lambda _layer, _given, x: found.append(_wide(x))) for layer in stack.layers]
+    try:
+        with torch.no_grad(), dropout_draws(stack.experiment, data.inputs.device, step):
+            output = stack(data.inputs, data.mask)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found, output
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.detach().to(torch.promote_types(x.dtype, torch.float32))
+
+
+def taker(stack: Stack, look: Look) -> Taker:
+    """Return what takes `look` at `stack`."""
+    made: Taker = fetch(look.taker)(stack, look)
+    return made
+
+
+class HeadWeights(Taker):
+    """Takes the weights of one head.
+
+    `found`: ``weights`` (C, C) float32: what the queries of a row's block give to the keys of a column's block, the
+    mean over those queries, so that a row sums to 1; NaN where scores are not finite, NOTHING where no query of the row
+    sees a key of the column.
+    """
+
+    def __enter__(self) -> Self:
+        """Begin to look."""
+        assert isinstance(self.look, HeadLook)
+        heads = self.stack.get_submodule(f"layers.{self.look.layer}.heads")
+        self._handle = heads.register_forward_pre_hook(self._take)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -55,9 +113,10 @@ class Looking:
 
     def _take(self, heads: nn.Module, given: Any) -> None:
         assert isinstance(heads, Heads)
+        assert isinstance(self.look, HeadLook)
         q, k, mask = given
-        place = self._look.sequence, self._look.head
-        self.weights = weights(q[place], k[place], None if mask is None else mask[place[0]], heads)
+        place = self.look.sequence, self.look.head
+        self.found = {"weights": weights(q[place], k[place], None if mask is None else mask[place[0]], heads)}
 
 
 @torch.no_grad()

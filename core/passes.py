@@ -27,7 +27,7 @@ def step(stack: Stack, data: Batch, number: int, scale: float = 1.0) -> Tensor:
     Dropout draws from a generator of its own, seeded from (seed, "dropout", step); the caller's is left as it was.
     """
     experiment = stack.experiment
-    with _dropout_draws(experiment, data.inputs.device, number):
+    with dropout_draws(experiment, data.inputs.device, number):
         loss = LOSSES[experiment.protocol.loss or ""](stack(data.inputs, data.mask), data, experiment)
         (loss * scale).backward()  # type: ignore[no-untyped-call]
     detached: Tensor = loss.detach()
@@ -63,8 +63,8 @@ _OWN_GENERATORS: dict[str, Callable[[torch.device], tuple[torch.Generator, ...]]
 
 
 @contextmanager
-def _dropout_draws(experiment: Experiment, device: torch.device, number: int) -> Iterator[None]:
-    """Let what runs inside draw from (seed, "dropout", `number`), and put the generators back afterwards."""
+def dropout_draws(experiment: Experiment, device: torch.device, number: int) -> Iterator[None]:
+    """Let the dropout of what runs inside draw from (seed, "dropout", `number`); put the generators back afterwards."""
     if not experiment.model.dropout:
         yield
         return

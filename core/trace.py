@@ -97,7 +97,7 @@ class Snapshot:
     RMS of each of the first TOKENS_KEPT tokens in the embedding and in the stream after each layer, NaN at padding and
     at tokens that are not finite; `tokens`: the ids of the first IDS_KEPT, −1 at padding, empty where the model reads
     vectors; `batch_shape`: (B, T), (0, 0) where it is not known.
-    `attention`: the weights of the one head that was looked at (`core.looking`), (C, C), empty where none was.
+    `looks`: what a look found (`core.looking`), by name; empty without one.
     """
 
     step: int
@@ -115,7 +115,7 @@ class Snapshot:
     token_rms: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     tokens: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     batch_shape: tuple[int, int] = (0, 0)
-    attention: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    looks: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
 
     def measured(self, gradient: bool = False) -> Mapping[str, F64]:
         """Return the statistics of the sites, or of their gradients: statistic → (S,)."""
@@ -160,6 +160,7 @@ class Snapshot:
         if self.grad_observed is not None:
             arrays["grad_observed"] = self.grad_observed
         arrays |= {name: array for name in _ARRAYS if (array := getattr(self, name)).size}
+        arrays |= {_LOOK + name: array for name, array in self.looks.items()}
         stream = io.BytesIO()
         np.savez_compressed(stream, json=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
         return stream.getvalue()
@@ -178,11 +179,15 @@ class Snapshot:
             outliers=tuple(Outlier(**row) for row in facts["outliers"]),
             non_finite=NonFinite(**facts["non_finite"]) if facts["non_finite"] else None,
             batch_shape=tuple(facts.get("batch_shape", (0, 0))), grad_observed=arrays.get("grad_observed"),
+            looks={name.removeprefix(_LOOK): array for name, array in arrays.items() if name.startswith(_LOOK)},
             **{name: arrays[name] for name in _ARRAYS if name in arrays}, **groups,  # type: ignore[arg-type]
         )
 
 
-_ARRAYS = ("token_rms", "tokens", "attention")
+_ARRAYS = ("token_rms", "tokens")
+
+_LOOK = "look/"
+"""What the names of a look's arrays begin with in a snapshot's bytes."""
 
 
 def _modern(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -22,7 +22,7 @@ from core.corpus import Batch, Texts, batch, with_own_text
 from core.devices import check_precision, pick_device, surroundings
 from core.experiment import Experiment
 from core.look import Look
-from core.looking import Looking
+from core.looking import taker
 from core.model import build
 from core.optimizers import LossScale, Updates
 from core.pairing import fingerprint
@@ -65,7 +65,7 @@ class Training(Iterator[Snapshot]):
         self._open = ExitStack()
         self._recorder = self._open.enter_context(
             Recorder(self._stack, residual=self.experiment.model.residual))
-        self._looking = None if look is None else self._open.enter_context(Looking(self._stack, look))
+        self._taker = None if look is None else self._open.enter_context(taker(self._stack, look))
 
     def __next__(self) -> Snapshot:
         """Play up to the next recorded step."""
@@ -140,6 +140,8 @@ class Training(Iterator[Snapshot]):
 
     def _pass(self, data: Batch) -> Snapshot:
         """Play a step and return what it showed."""
+        if self._taker is not None:
+            self._taker.before(data, self.step)
         self._recorder.begin(data.mask, self._scale.value, detail=self._detail(),
                              tokens=None if data.targets is None else data.inputs)
         loss = self._bare(data)
@@ -147,8 +149,8 @@ class Training(Iterator[Snapshot]):
         self._total = snapshot.totals["grad_total_norm"]
         overflow = is_overflow_step(self.experiment, snapshot)
         self._met = self._met or (snapshot.non_finite is not None and not overflow)
-        if self._looking is not None:
-            snapshot = replace(snapshot, attention=self._looking.weights)
+        if self._taker is not None:
+            snapshot = replace(snapshot, looks=self._taker.found)
         return self._with_update(snapshot, overflow)
 
     def _detail(self) -> str:
@@ -187,7 +189,7 @@ def train(experiment: Experiment, texts: Texts | None = None, checkpoint: bytes 
     """Return the run of `experiment`, an iterator of its snapshots.
 
     `texts`: gives the visitor's own text that ``input.text`` names by its hash; `checkpoint`: where an earlier training
-    of the same experiment left off; `look`: the head whose weights its snapshots hold.
+    of the same experiment left off; `look`: what its snapshots hold besides.
     Errors: ExperimentError when that text is missing, or the device or precision is not to be had here;
     CheckpointError.
     """

@@ -8,7 +8,7 @@ from browser import Visit
 from playwright.sync_api import expect
 
 from core.experiment import parse
-from core.look import Look
+from core.look import HeadLook
 from core.theory import predict
 from core.token_table import symbols
 from core.train import train
@@ -109,8 +109,8 @@ def test_a_head_that_is_clicked_shows_its_weights_over_the_text_and_its_link_doe
     assert "layer=1" in visit.page.url and "head=2" in visit.page.url
     for _ in range(2):
         expect(visit.page.get_by_text(Words(lang)("entropy_view_help.weights"))).to_be_visible()
-        seen = next(iter(train(parse({}).with_values(SMALL | {"protocol.device": "cpu"}), look=Look(1, 2, 0))))
-        np.testing.assert_allclose(drawn(visit, 1, "customdata")[0], seen.attention, rtol=1e-5)
+        seen = next(iter(train(parse({}).with_values(SMALL | {"protocol.device": "cpu"}), look=HeadLook(1, 2, 0))))
+        np.testing.assert_allclose(drawn(visit, 1, "customdata")[0], seen.looks["weights"], rtol=1e-5)
         names = visit.page.evaluate("document.querySelectorAll('.driftscope-chart')[1].layout.xaxis.ticktext")
         assert "".join(names) == "".join(symbols(seen, "text")[:16])
         visit.page.reload()

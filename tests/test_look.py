@@ -9,7 +9,7 @@ from core import looking
 from core.attentions import softmax_pattern
 from core.experiment import Experiment
 from core.fields import ExperimentError
-from core.look import CELLS, Look, block
+from core.look import CELLS, HeadLook, Look, TokenLeak, block
 from core.looking import NOTHING, weights
 from core.sites import Heads
 from core.tables import PATTERNS
@@ -18,7 +18,7 @@ from core.train import train
 
 SMALL = {"model.n_layers": 3, "model.d_model": 16, "model.n_heads": 2, "input.batch": 3, "input.seq_len": 12,
          "protocol.device": "cpu"}
-LOOK = Look(1, 1, 2)
+LOOK = HeadLook(1, 1, 2)
 
 
 def drawn(length, seed=0):
@@ -49,7 +49,7 @@ def test_the_weights_are_those_of_the_pattern_that_the_model_writes_out(changes,
     experiment = Experiment().with_values(SMALL | changes | {"protocol.attention": "explicit", "model.causal": causal})
     training = train(experiment, look=LOOK)
     pattern = Patterns(training, LOOK)
-    found = next(training).attention
+    found = next(training).looks["weights"]
     expected = pattern.seen.detach().double().numpy()
     real = 12 if "input.lengths" not in changes else 7
     there = np.zeros((12, 12), bool)
@@ -97,7 +97,7 @@ def test_scores_that_are_not_finite_are_nan_and_what_is_not_there_stays_so():
 def test_a_look_changes_no_number_of_the_run(attention):
     changes = {"protocol.attention": attention}
     seen, plain = looked_at(changes), looked_at(changes, look=None)
-    assert plain.attention.size == 0 and seen.attention.shape == (12, 12)
+    assert not plain.looks and seen.looks["weights"].shape == (12, 12)
     assert seen.loss == plain.loss
     for group in ("activations", "gradients", "heads", "parameters"):
         for name, values in getattr(plain, group).items():
@@ -105,32 +105,37 @@ def test_a_look_changes_no_number_of_the_run(attention):
 
 
 def test_the_weights_have_the_entropy_that_the_head_is_said_to_have():
-    found = [looked_at({}, Look(2, 0, sequence)) for sequence in range(3)]
-    p = np.stack([np.where(one.attention == NOTHING, 0, one.attention) for one in found]).astype(np.float64)
+    found = [looked_at({}, HeadLook(2, 0, sequence)) for sequence in range(3)]
+    p = np.stack([one.looks["weights"] for one in found]).astype(np.float64)
+    p[p == NOTHING] = 0
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(2).mean()
     assert found[0].heads["entropy"][2, 0] == pytest.approx(entropy, rel=1e-5)
 
 
 def test_a_snapshot_gives_its_weights_back():
     seen = looked_at({})
-    np.testing.assert_array_equal(Snapshot.from_bytes(seen.to_bytes()).attention, seen.attention)
+    np.testing.assert_array_equal(Snapshot.from_bytes(seen.to_bytes()).looks["weights"], seen.looks["weights"])
 
 
-@pytest.mark.parametrize("code", ["0.0.0", "11.3.7", "511.127.1023"])
+@pytest.mark.parametrize("code", ["head.0.0.0", "head.11.3.7", "head.511.127.1023", "token.0.5", "sample.3",
+                                  "evaluation", "costs"])
 def test_a_look_is_written_and_read(code):
     assert Look.of(code).code == code
 
 
-@pytest.mark.parametrize("code", ["", "1", "1.2", "1.2.3.4", "a.b.c", "-1.0.0", "1.0.0 ", "١.0.0", "1" * 9 + ".0.0"])
+@pytest.mark.parametrize("code", ["", "1.2.3", "head", "head.1.2", "head.1.2.3.4", "head.a.b.c", "head.-1.0.0",
+                                  "head.1.0.0 ", "head.١.0.0", f"head.{'1' * 9}.0.0", "token.1",
+                                  "evaluation.0", "heads.1.0.0"])
 def test_what_is_no_look_is_refused(code):
-    with pytest.raises(ValueError, match=r"allowed: layer\.head\.sequence"):
+    with pytest.raises(ValueError, match=r"allowed: one of head, token, sample, evaluation, costs and its numbers"):
         Look.of(code)
 
 
 @pytest.mark.parametrize(("look", "changes", "said"), [
-    (Look(3, 0), {}, "the look's layer is 3; allowed: 0 … 2"), (Look(0, 2), {}, "head is 2; allowed: 0 … 1"),
-    (Look(0, 0, 3), {}, "sequence is 3; allowed: 0 … 2"), (Look(0, 0), {"model.sublayers": "mlp"}, "no layer attends"),
-    (Look(0, 0), {"protocol.steps": 2}, "protocol.steps is 2; allowed: 0"),
+    (HeadLook(3, 0), {}, "the look's layer is 3; allowed: 0 … 2"), (HeadLook(0, 2), {}, "head is 2; allowed: 0 … 1"),
+    (HeadLook(0, 0, 3), {}, "sequence is 3; allowed: 0 … 2"),
+    (HeadLook(0, 0), {"model.sublayers": "mlp"}, "no layer attends"),
+    (HeadLook(0, 0), {"protocol.steps": 2}, "protocol.steps is 2; allowed: 0"),
 ])
 def test_a_head_that_is_not_there_is_refused_with_what_is_allowed(look, changes, said):
     with pytest.raises(ExperimentError, match=said):
@@ -139,5 +144,6 @@ def test_a_head_that_is_not_there_is_refused_with_what_is_allowed(look, changes,
 
 def test_every_look_has_a_key_of_its_own():
     key = Experiment().key("cpu")
-    keys = {look.key(key) for look in (Look(1, 2), Look(12, 0), Look(1, 20), Look(1, 2, 1), Look(1, 2))}
-    assert len(keys) == 4 and key not in keys and all(len(one) == 64 for one in keys)
+    looks = HeadLook(1, 2), HeadLook(12, 0), HeadLook(1, 20), HeadLook(1, 2, 1), HeadLook(1, 2), TokenLeak(1, 2)
+    keys = {look.key(key) for look in looks}
+    assert len(keys) == 5 and key not in keys and all(len(one) == 64 for one in keys)

@@ -23,6 +23,7 @@ from core.claims import LOST
 from core.experiment import parse
 from core.fields import ExperimentError
 from core.keeper import Keeper
+from core.look import HeadLook
 from core.store import Ask, Store
 from core.train import train
 
@@ -128,20 +129,20 @@ def test_a_probe_comes_back_with_its_trace_and_surroundings(server):
 
 
 def test_a_look_at_a_head_is_a_run_of_its_own_that_holds_its_weights_and_is_not_listed(server):
-    look = service.Look(1, 0)
+    look = HeadLook(1, 0)
     plain, looked = service.ensure([small(1)]), service.ensure([small(1)], look)
     assert service.ensure([small(1)], look) == looked != plain
     assert service.standing([small(1)], look) == looked
-    assert service.missing([small(1)], service.Look(0, 0)) == [small(1)]
+    assert service.missing([small(1)], HeadLook(0, 0)) == [small(1)]
     assert [run.status for run in service.wait(plain + looked, DEADLINE_S)] == ["done", "done"]
     seen = service.trace(looked[0]).snapshots[0]
     expected = next(iter(train(service.resolve(small(1)), look=look)))
-    np.testing.assert_array_equal(seen.attention, expected.attention)
-    assert service.trace(plain[0]).snapshots[0].attention.size == 0
+    np.testing.assert_array_equal(seen.looks["weights"], expected.looks["weights"])
+    assert not service.trace(plain[0]).snapshots[0].looks
     listed = {run.id for run in service.recent()}
     assert plain[0] in listed and looked[0] not in listed
     with pytest.raises(ExperimentError, match="the look's layer is 9; allowed: 0 … 1"):
-        service.ensure([small(1)], service.Look(9, 0))
+        service.ensure([small(1)], HeadLook(9, 0))
 
 
 def test_what_was_computed_is_not_computed_again(server):

@@ -12,8 +12,7 @@ import numpy as np
 
 from core import token_table
 from core.experiment import Experiment
-from core.look import block
-from core.service import Look
+from core.look import HeadLook, block
 from core.trace import Snapshot
 from pages.ui import charts
 from pages.ui.cache import Measured
@@ -26,11 +25,11 @@ from pages.ui.views.tokens import focus, layer_of
 MAP_PX = 880
 
 
-def look(experiment: Experiment, shown: Mapping[str, str]) -> Look | None:
+def look(experiment: Experiment, shown: Mapping[str, str]) -> HeadLook | None:
     """Return which head is looked at; None where no layer attends."""
     if experiment.model.sublayers == "mlp":
         return None
-    return Look(layer_of(shown, experiment.model.n_layers), int(shown["head"]), int(shown["sequence"]))
+    return HeadLook(layer_of(shown, experiment.model.n_layers), int(shown["head"]), int(shown["sequence"]))
 
 
 def weights(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
@@ -46,7 +45,7 @@ def weights(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Pictur
     return [of_all] if one.closer is None else [of_all, _weights(one, one.closer, wanted, t)]
 
 
-def _weights(one: Measured, seen: Snapshot, wanted: Look, t: Words) -> Picture:
+def _weights(one: Measured, seen: Snapshot, wanted: HeadLook, t: Words) -> Picture:
     title = t("entropy.weights_title", variant=one.name, layer=wanted.layer, head=wanted.head)
     table = _arranged(one, seen, wanted.sequence)
     frame = charts.Frame(title=title, statistic=t("entropy.weight"), y_title=t("entropy.query"),
@@ -64,7 +63,7 @@ def _arranged(one: Measured, seen: Snapshot, sequence: int) -> charts.Weights:
     written = token_table.symbols(seen, one.experiment.input.source)[sequence * length:(sequence + 1) * length]
     names = ["".join(written[start:start + size]) for start in starts]
     places = [str(start) if size == 1 else f"{start}–{min(start + size, length) - 1}" for start in starts]
-    values = seen.attention.astype(np.float64)
+    values = seen.looks["weights"].astype(np.float64)
     return charts.Weights(values, ~(values < 0), places, names, one.name)
 
 
