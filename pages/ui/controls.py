@@ -40,6 +40,7 @@ class Controls:
         self._place, self._t = place, t
         self._state: State = st.session_state
         self._view_key, self._query_key = f"{place.name}.view", f"{place.name}.query"
+        self._notices_key = f"{place.name}.notices"
         self._parameters = frozenset({*_SETTINGS, *place.shown, link.RUNS})
         self.only_runs = False
 
@@ -50,14 +51,19 @@ class Controls:
         return found
 
     def settle(self) -> list[link.Notice]:
-        """Take the view from the link when it is a new one, else from this visit; fill every widget that is empty."""
+        """Take the view from the link when it is a new one, else from this visit; fill every widget that is empty.
+
+        Returns what of the link was refused, until the visitor moves a widget: a script may run again by itself.
+        """
         query = address.read(self._parameters)
         another = address.is_another(query, self._state.get(self._query_key), self._touched)
-        notices: list[link.Notice] = []
+        if another or self._touched():
+            self._state[self._notices_key] = []
         self.only_runs = another and link.RUNS in query and not query.keys() & _SETTINGS
         if another:
-            self._state[self._view_key], notices = link.read(query, self._place)
+            self._state[self._view_key], self._state[self._notices_key] = link.read(query, self._place)
         self._fill(self.view, force=another or language.is_new())  # widgets keep the words they were made with
+        notices: list[link.Notice] = self._state.setdefault(self._notices_key, [])
         return notices
 
     def take(self, view: View) -> None:
@@ -81,7 +87,9 @@ class Controls:
                      help=t(f"preset_help.{chosen}"), on_change=self._take_preset)
         depth = self._state["model.n_layers"]
         st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
-        for column, (dial, names) in zip([st.container(), *st.columns(2)], link.CHOICES.items(), strict=True):
+        dials = {dial: names for dial, names in link.CHOICES.items() if link.DIALS[dial] not in self._place.withheld}
+        columns = [st.container(), *st.columns(2)] if dials else []
+        for column, (dial, names) in zip(columns, dials.items(), strict=False):
             column.selectbox(t(f"field.{dial}"), list(names), key=link.DIALS[dial], help=t(f"help.{dial}"),
                              format_func=fields.spoken_value(dial, t))
 

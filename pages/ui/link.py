@@ -144,7 +144,11 @@ def _base(place: Place, name: str, query: Mapping[str, str], changes: Changes, n
     for path in changes.keys() & place.withheld:
         notices.append(_field_notice(path, changes[path])(_plain(origin.paths()[path])))
     changes = {path: value for path, value in changes.items() if path not in place.withheld}
-    dials = {path: _dial_value(query[dial], dial) for dial, path in DIALS.items() if dial in query}
+    said = {dial: path for dial, path in DIALS.items() if dial in query}
+    for dial, path in said.items():
+        if path in place.withheld:
+            notices.append(_field_notice(path, query[dial])(_plain(origin.paths()[path])))
+    dials = {path: _dial_value(query[dial], dial) for dial, path in said.items() if path not in place.withheld}
     try:
         return origin.with_values({**dials, **changes})
     except ExperimentError:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from core.bench import AXES, FIELDS
 from core.experiment import Experiment, json_schema
 from core.outcomes import OUTCOMES
 from core.presets import preset
+from core.ranking import BY_ALARMS, CRITERIA
 from core.roles import MEASURES
 from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
 
@@ -150,3 +152,24 @@ SWEEP = Place(
 
 `outcome`: what a cell shows; site, stat and of, or measure, say which where it is ``site`` or ``head``; `cell`: the row
 and the column that are looked at."""
+
+_NAMES = {axis: "|".join(known) for axis, known in AXES.items()}
+
+NORM_BENCH = Place(
+    "norms",
+    {"view": ("overlay", "multiples", "ranking", "costs"),
+     **{axis: Form(f"({names})(,({names}))*", (next(iter(AXES[axis])), ",".join(list(AXES[axis])[:2])))
+        for axis, names in _NAMES.items()},
+     "number": ("stream", "gradient", "cosine", "entropy"), "scale": _MAP["scale"],
+     "after": ("0", "20", "50", "100", "200", "500"), "when": ("start", "end"),
+     "by": (BY_ALARMS, *CRITERIA), "way": ("forward", "backward")},
+    {"view": "overlay", "norms": "layernorm,rmsnorm,batchnorm,none", "placements": "pre,post", "inits": "xavier",
+     "scalings": "plain", "number": "stream", "scale": "log", "after": "0", "when": "start", "by": BY_ALARMS,
+     "way": "forward"},
+    starts=MappingProxyType({"input.batch": 4, "input.seq_len": 32}),
+    withheld=NOT_BUILT | FIELDS | {"protocol.steps", "protocol.record_every"}, most=0)
+"""Norms, placements, inits and residual scalings of one base, all combined: each axis of the bench as names joined by
+commas.
+
+`number`: what small multiples show; `after`: so many steps of training, 0 for none; `when`: the step that is looked at;
+`by`: what the ranking goes by; `way`: the pass whose costs are drawn."""

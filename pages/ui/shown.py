@@ -75,6 +75,9 @@ _SPOKEN: dict[str, Callable[[str, Words], str]] = {
     "weight": lambda value, t: t(f"weight.{value}"),
     "role": lambda value, _t: value,
     "outcome": lambda value, t: t(f"outcome.{value}"),
+    "number": lambda value, t: t(f"bench.number_{value}"),
+    "by": lambda value, t: t(f"bench.by_{value}"),
+    "after": lambda value, t: t("bench.steps", count=value) if value != "0" else t("bench.no_steps"),
 }
 """Menu → what says one of its values."""
 
@@ -146,8 +149,7 @@ def layers_of(at: str, depth: int) -> list[int]:
 
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
-    "stat": _choose, "site": _choose, "measure": _choose, "weight": _choose, "role": _choose,
-    "outcome": _choose, "of": _switch, "scale": _switch, "who": _who, "layer": _layer, "at": _at, "head": _counted,
-    "sequence": _counted,
+    **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "when", "way"), _switch),
+    **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "at": _at,
 }
 """Name in a place's `shown` → its control."""

@@ -74,13 +74,13 @@ def _traces(series: Sequence[Series], drawable: Sequence[Mask], axis: Axis, fram
     looks = [(one.style.color, one.style.dash, one.role) for one in series]
     for row, (one, mask) in enumerate(zip(series, drawable, strict=True)):
         above = 0 if one.beside else sum(not other.beside for other in series[row + 1:])
-        line = _line(one, axis, above, frame, t)
+        line = line_of(one, axis, above, frame, t)
         yield line | _name_at_end(line, one, mask) if looks.count(looks[row]) > 1 else line
         if always or not mask.all() or one.in_part.any():
             yield marks.triangles(one, ~mask, row, marks.hover(one, frame, t), t)
 
 
-def _line(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
+def line_of(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
     """Draw the values that have a place; the rest is NaN, which Plotly leaves open.
 
     `above`: how many lines are drawn after this one; it is wider than they are, so that it shows where they cover it.

@@ -33,7 +33,7 @@ LIKENESS = Number("token_cosine", STREAM)
 
 def heads(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """One measure of every head of one variant, and its mean over the heads over depth, all variants."""
-    return [head_map(measured, shown, t), _lines(measured, shown["measure"], t)]
+    return [head_map(measured, shown, t), mean_lines(measured, shown["measure"], t)]
 
 
 def head_map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
@@ -52,8 +52,9 @@ def head_map(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
                    partial(table, rows, {measure: values.T}, t), height(len(values)), picks=True, variant=one.name)
 
 
-def _lines(measured: Sequence[Measured], measure: str, t: Words) -> Picture:
-    found = depth.dressed({one.name: _mean(one, measure) for one in measured}, measured)
+def mean_lines(measured: Sequence[Measured], measure: str, t: Words) -> Picture:
+    """Return the chart of a measure's mean over the heads of each layer, a line a variant that attends."""
+    found = depth.dressed({one.name: mean_of_heads(one, measure) for one in measured}, measured)
     series = [line for line in found.values() if line is not None]
     title = t("entropy.mean_title", measure=t(f"head.{measure}"))
     frame = _frame(title, measure, t(f"head.{measure}"), [one.values for one in series], t)
@@ -70,7 +71,7 @@ def _most(measured: Sequence[Measured], t: Words) -> dict[str, float]:
     return {t("entropy.most"): value for value in most if value is not None} if len(most) == 1 else {}
 
 
-def _mean(one: Measured, measure: str) -> charts.Series | None:
+def mean_of_heads(one: Measured, measure: str) -> charts.Series | None:
     """Return the mean over the heads of each layer that attends."""
     rows = attending(one)
     if one.trace is None or not rows or measure not in one.trace.snapshots[-1].heads:
@@ -93,7 +94,7 @@ def causes(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture
     picture = Picture("causes", charts.causes(cells, frame, t) if found.layers else None, title, subject,
                       partial(table, found.layers, {"cause": found.names, **found.evidence}, t),
                       height(found.names.shape[1]), remarks, variant=one.name)
-    return [picture, _lines(measured, "score_std", t), depth.inputs(measured, "attention", LIKENESS, "linear", t)]
+    return [picture, mean_lines(measured, "score_std", t), depth.inputs(measured, "attention", LIKENESS, "linear", t)]
 
 
 def _evidence(found: Causes, t: Words) -> list[list[str]]:
@@ -124,7 +125,7 @@ _predicted = lru_cache(maxsize=128)(partial(predicted.asked, predict))
 def _against_heads(measured: Sequence[Measured], known: Mapping[str, Prediction], measure: str, t: Words) -> Picture:
     pairs: dict[str, tuple[NDArray[np.integer], NDArray[np.floating], F64 | None]] = {}
     for one in measured:
-        line = _mean(one, measure)
+        line = mean_of_heads(one, measure)
         if line is not None:
             told = known[one.name].heads[measure][line.layers] if one.name in known else None
             pairs[one.name] = (line.layers, line.values, told)

@@ -108,7 +108,7 @@ def cosines(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Pictu
 
 def lines(measured: Sequence[Measured], number: Number, scale: str, t: Words, key: str, height: int) -> Picture:
     """Return the chart of one number over depth, a line a variant that has it."""
-    found = dressed({one.name: _series(one, number) for one in measured}, measured)
+    found = dressed({one.name: series_of(one, number) for one in measured}, measured)
     title = titled(number, at(number.site, t), t)
     return _picture(found, number, scale, t, Place(key, title, (number.site,), height, missing(measured, number, t)))
 
@@ -233,7 +233,7 @@ def left_out(not_finite: F64, statistic: str) -> F64:
     return not_finite * (STATISTICS[statistic].unit != "count")
 
 
-def _series(one: Measured, number: Number) -> charts.Series | None:
+def series_of(one: Measured, number: Number) -> charts.Series | None:
     """Return a variant's line, or None where it has no trace or no such number."""
     if one.trace is None or why_absent(one, number):
         return None

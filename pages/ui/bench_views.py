@@ -1,0 +1,96 @@
+"""The views of the norm bench, each one entry of a table, and the questions that it answers, each a state of the page.
+
+It knows Streamlit and views; it measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from pages.ui import explain, panels
+from pages.ui.controls import Controls
+from pages.ui.link import View
+from pages.ui.picture import Picture, Subject
+from pages.ui.places import NORM_BENCH
+from pages.ui.text import Words
+from pages.ui.views import bench, ranking
+from pages.ui.views.bench import Bench
+from pages.ui.views.depth import Shown
+
+
+@dataclass(frozen=True)
+class Look:
+    """One view. `make`: its pictures; `asks`: the controls that change them; `costs`: it shows what norms cost;
+    `say`: draws what is said beside the pictures, above them.
+    """
+
+    make: Callable[[Bench, Shown, Words], list[Picture]]
+    asks: tuple[str, ...]
+    costs: bool = False
+    say: Callable[[Bench, Shown, Words], None] | None = None
+
+
+def _ranking(found: Bench, shown: Shown, t: Words) -> None:
+    st.markdown(ranking.table(found, shown["by"], t))
+    st.caption(t("bench.ranked_by", by=t(f"bench.by_{shown['by']}")))
+    for said in [*ranking.said(found, t), *bench.unfused(found, t)]:
+        st.markdown(said)
+
+
+def _costs(found: Bench, _shown: Shown, t: Words) -> None:
+    for said in bench.said_of_costs(found, t):
+        st.markdown(said)
+    if found.costed is not None:
+        st.caption(explain.protocol(found.costed.experiment, found.costed.run.provenance, t))
+
+
+VIEWS: dict[str, Look] = {
+    "overlay": Look(bench.overlay, ("scale", "after", "when")),
+    "multiples": Look(bench.multiples, ("number", "scale", "after", "when")),
+    "ranking": Look(lambda found, _shown, t: [_numbers(found, t)], ("by", "after", "when"), costs=True, say=_ranking),
+    "costs": Look(bench.costs, ("way",), costs=True, say=_costs),
+}
+
+
+def _numbers(found: Bench, t: Words) -> Picture:
+    """Return the ranking as a picture without a figure: its numbers, and what they are."""
+    names = tuple(f"outcome_{name}" for name in ranking.READ)
+    return Picture("ranking", None, t("bench.ranking"), Subject(extra=(*names, "norm_seconds", "norm_passes")),
+                   lambda: ranking.columns(found, t))
+
+
+def draw(looked: Look, found: Bench, shown: Shown, t: Words) -> None:
+    """Draw a view of what was found; of nothing, nothing: what stands in the way is said already."""
+    if not found.measured:
+        return
+    if looked.say is not None:
+        looked.say(found, shown, t)
+    for picture in looked.make(found, shown, t):
+        panels.panel(picture, found.measured, t, NORM_BENCH.name)
+    if looked is not VIEWS["costs"]:
+        panels.pairing_and_protocol(found.measured, t)
+
+
+QUESTIONS: Mapping[str, tuple[Mapping[str, object], Mapping[str, str]]] = {
+    "rms": ({}, {"norms": "layernorm,rmsnorm", "placements": "pre", "after": "100", "view": "ranking"}),
+    "batch": ({}, {"norms": "layernorm,batchnorm", "placements": "pre", "after": "100", "view": "ranking"}),
+    "placement": (
+        {"model.n_layers": 18, "model.d_model": 64, "model.activation": "relu", "model.bias": False,
+         "model.pos_std": 0.1, "input.source": "markov", "input.batch": 16, "protocol.optimizer": "adam",
+         "protocol.betas": [0.9, 0.98]},
+        {"norms": "layernorm", "placements": "pre,post,sandwich", "after": "200", "view": "ranking"}),
+}
+"""Question → how its base differs from the page's own, and what the page shows: its answer is measured there."""
+
+
+def questions(desk: Controls, t: Words) -> None:
+    """Draw the questions, each the way to the state of this page that answers it."""
+    with st.container(horizontal=True):
+        for name, (changes, shown) in QUESTIONS.items():
+            usual = View.of(NORM_BENCH)
+            view = replace(usual, base=usual.base.with_values(changes), shown={**usual.shown, **shown})
+            st.button(f"**{t(f'bench.ask_{name}')}**", icon=":material/help:", on_click=desk.take, args=(view,),
+                      key=f"bench.ask_{name}")
