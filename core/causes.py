@@ -15,10 +15,10 @@ import numpy as np
 
 from core.evidence import Evidence, Making
 from core.experiment import Experiment
+from core.formulas import NORM_FORMULAS
 from core.lineage import Step
 from core.reach import reach, reach_back
 from core.shapes import LARGEST, LEAST, dtype_of
-from core.tables import NORMS
 from core.trace import NonFinite
 
 HOWS = ("overflow", "overflow_source", "overflow_gradient", "overflow_weights", "square_overflow", "score_overflow",
@@ -142,16 +142,16 @@ def _squares(making: Making) -> How | None:
     return None
 
 
-_SQUARES = frozenset(NORMS) - {"none", "dyt"}
-"""Norms that square what comes in."""
+_SQUARES = frozenset(NORM_FORMULAS) - {"dyt"}
+"""Norms that are known to square what comes in."""
 
-_WITHOUT_EPS = frozenset({"none", "scalenorm", "dyt"})
-"""Norms that need no ε: a token of zeros stays zeros, or nothing is divided."""
+_WITH_EPS = frozenset(NORM_FORMULAS) - {"scalenorm", "dyt"}
+"""Norms that need ε: of the others a token of zeros stays zeros, or nothing is divided."""
 
 
 def _divides_by_zero(step: Step) -> bool:
     """Say whether a step is a norm whose ε is 0 in the dtype it works in."""
-    if step.kind not in ("norm", "qk_norm") or step.about["norm"] in _WITHOUT_EPS:
+    if step.kind not in ("norm", "qk_norm") or step.about["norm"] not in _WITH_EPS:
         return False
     return bool(step.about["eps"] <= LEAST[str(step.about["wide"])] / 2)
 

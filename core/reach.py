@@ -13,6 +13,7 @@ from functools import partial
 
 from core.evidence import Making
 from core.experiment import Experiment
+from core.formulas import NORM_FORMULAS
 from core.lineage import Step
 from core.shapes import LARGEST, sizes
 from core.vocabulary import SITES
@@ -86,8 +87,8 @@ def _width(step: Step) -> str:
 
 def _normed(given: _Given) -> _Bound:
     about = given.step.about
-    if about["norm"] == "batchnorm" and not about["training"]:
-        return math.inf, math.inf  # the running estimates are not recorded
+    if about["norm"] not in NORM_FORMULAS or (about["norm"] == "batchnorm" and not about["training"]):
+        return math.inf, math.inf  # nothing is known of it, or the running estimates, which are not recorded
     tokens = given.size["B"] * given.size["T"]
     features = given.size["HK" if given.step.kind == "qk_norm" else "D"]
     width = tokens if about["norm"] == "batchnorm" else features
@@ -175,9 +176,13 @@ def _back_through_matrix(given: _Given) -> float:
     return max(1.0, given.norm(".weight")) * math.sqrt(max(given.size.values()))
 
 
+BOUNDED_BELOW = frozenset({"layernorm", "rmsnorm", "batchnorm", "groupnorm", "dyt"})
+"""Norms that divide by a root with ε in it, or by nothing."""
+
+
 def _back_through_norm(given: _Given) -> float:
     about = given.step.about
-    if about["norm"] in ("scalenorm", "layernorm_std_eps", "layernorm_unbiased") or not about["eps"]:
+    if about["norm"] not in BOUNDED_BELOW or not about["eps"]:
         return math.inf  # divided by the spread itself, which no statistic bounds from below
     width = given.size["B"] * given.size["T"] + given.size["HK"] + given.size["D"]
     return 3 * width * max(1.0, given.norm(".weight")) * given.entry / math.sqrt(float(about["eps"]))

@@ -47,6 +47,10 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield prefix + name, str(value)
 
 
+OWN = ("norm", "placement", "init")
+"""Sections of names that somebody may add to."""
+
+
 class Words:
     """The words of one language; calling it with a key gives the text: ``t = Words("zh"); t("nav.home")``."""
 
@@ -55,8 +59,13 @@ class Words:
         self.lang = lang
 
     def __call__(self, key: str, /, **values: object) -> str:
-        """Return the words of `key` with its ``{placeholders}`` filled in; TextError names what is missing."""
+        """Return the words of `key` with its ``{placeholders}`` filled in; TextError names what is missing.
+
+        A norm, placement or init of one's own, which has no words, is called by its name.
+        """
         words = self._texts.get(key)
+        if words is None and key.partition(".")[0] in OWN:
+            return key.partition(".")[2]
         if words is None:
             raise TextError(f"no text {key!r} in language {self.lang!r} (assets/text/{self.lang}.toml)")
         try:

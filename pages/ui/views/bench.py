@@ -120,9 +120,8 @@ def _belongs(one: Candidate, facet: Mapping[str, str]) -> bool:
 
 
 def spoken(axis: str, name: str, t: Words) -> str:
-    """Return what a visitor reads as a name on an axis; what has no words yet is called as it is in code."""
-    key = f"{axis.removesuffix('s')}.{name}"
-    return t(key) if key in t else name
+    """Return what a visitor reads as a name on an axis."""
+    return t(f"{axis.removesuffix('s')}.{name}")
 
 
 def costs(bench: Bench, shown: Shown, t: Words) -> list[Picture]:
