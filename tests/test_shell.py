@@ -22,8 +22,8 @@ from pages.ui import stream
 app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
 NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
-MENU = ["首页", "漂移", *(keys("zh")[f"{name}.title"]
-                      for name in ("gradients", "entropy", "live", "softmax", "sweep", "runs"))]
+MENU = ["首页", "测量", "漂移", *(keys("zh")[f"{name}.title"] for name in ("gradients", "entropy", "norms", "sweep")),
+        "实验室", keys("zh")["softmax.title"], "训练", *(keys("zh")[f"{name}.title"] for name in ("live", "runs"))]
 PAGE = """
 import streamlit as st
 from pages.ui.language import words
@@ -70,7 +70,16 @@ def heading(visit: Visit) -> str:
 
 
 def menu(visit: Visit) -> list[str]:
-    return [link.inner_text().strip() for link in visit.page.get_by_test_id("stSidebarNavLink").all()]
+    """The navigation as a visitor reads it: what stands above, and behind each of its sections."""
+    above = [link.inner_text().strip() for link in visit.page.get_by_test_id("stTopNavLink").all()]
+    for section in visit.page.get_by_test_id("stTopNavSection").all():
+        section.click()
+        visit.page.get_by_test_id("stTopNavPopover").wait_for()
+        links = visit.page.get_by_test_id("stTopNavDropdownLink").all()
+        above += [section.inner_text().strip(), *(link.inner_text().strip() for link in links)]
+        visit.page.keyboard.press("Escape")
+        visit.page.get_by_test_id("stTopNavPopover").wait_for(state="detached")
+    return above
 
 
 def test_a_cold_deep_link_gives_page_language_and_value(visit: Visit) -> None:
@@ -87,6 +96,7 @@ def test_the_navigation_keeps_the_language(visit: Visit) -> None:
     visit.page.get_by_role("heading", name="首页").wait_for()
     visit.settle()
     assert visit.page.url == f"{visit.address}/?lang=zh"
+    visit.page.get_by_role("button", name="测量").click()
     visit.page.get_by_role("link", name="漂移").click()
     visit.page.get_by_role("heading", name="漂移").wait_for()
     visit.settle()

@@ -18,37 +18,34 @@ from pages.ui.text import LANGUAGES, Words, escaped
 ROOT = Path(__file__).resolve().parents[2]
 ICON = str(ROOT / "assets" / "icon.svg")
 
-PAGES: dict[str, str] = {
-    "home": "home.title",
-    "drift": "drift.title",
-    "gradients": "gradients.title",
-    "entropy": "entropy.title",
-    "live": "live.title",
-    "softmax": "softmax.title",
-    "norms": "norms.title",
-    "sweep": "sweep.title",
-    "runs": "runs.title",
+PAGES: dict[str, tuple[str, ...]] = {
+    "": ("home",),
+    "measure": ("drift", "gradients", "entropy", "norms", "sweep"),
+    "labs": ("softmax",),
+    "train": ("live", "runs"),
 }
-"""File in ``pages/`` without its ending, also the page's URL → key of its title. The first is the home page.
+"""Section of the navigation, in words ``nav.*`` → files in ``pages/`` without their ending, also the pages' URLs.
 
-No icons: a material symbol is an English word to a screen reader, and Streamlit asks a font host for it.
+The first is the home page. A page's title is ``<page>.title``. No icons: a material symbol is an English word to a
+screen reader, and Streamlit asks a font host for it.
 """
 
 
-def entries(t: Words) -> list[Page]:
-    """Return the navigation in the visitor's language."""
-    home = next(iter(PAGES))
-    return [
-        st.Page(ROOT / "pages" / f"{name}.py", title=t(title), url_path=name, default=name == home)
-        for name, title in PAGES.items()
-    ]
+def entries(t: Words) -> dict[str, list[Page]]:
+    """Return the navigation in the visitor's language: the pages of each section."""
+    return {t(f"nav.{section}") if section else "": [_page(name, t) for name in names]
+            for section, names in PAGES.items()}
+
+
+def _page(name: str, t: Words) -> Page:
+    return st.Page(ROOT / "pages" / f"{name}.py", title=t(f"{name}.title"), url_path=name, default=name == PAGES[""][0])
 
 
 def main() -> None:
     """Run one visit."""
     t = language.words()
     refused = language.settle(t)
-    page = st.navigation(entries(t), position="hidden" if st.context.is_embedded else "sidebar")
+    page = st.navigation(entries(t), position="hidden" if st.context.is_embedded else "top")
     st.set_page_config(page_title=f"{page.title} · Driftscope", page_icon=ICON, layout="wide")
     st.logo(ICON, size="large")
     if not st.context.is_embedded:
