@@ -1,0 +1,103 @@
+"""LayerNorm as it is often written wrong: short pieces of NumPy, what each gives, and how far that is from the right.
+
+The code of an entry is what is shown and what is run, one text for both. It is ours alone: nothing that a visitor
+writes is ever run. The file knows no words for what is wrong.
+
+Shapes: B batch, T positions, D features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+
+RIGHT = """\
+mean = x.mean(axis=-1, keepdims=True)
+variance = x.var(axis=-1, keepdims=True)
+y = (x - mean) / np.sqrt(variance + eps)"""
+"""LayerNorm without γ and β: x (B, T, D) and eps → y."""
+
+PITFALLS: dict[str, str] = {
+    "no_eps": """\
+mean = x.mean(axis=-1, keepdims=True)
+variance = x.var(axis=-1, keepdims=True)
+y = (x - mean) / np.sqrt(variance)""",
+    "std_eps": """\
+mean = x.mean(axis=-1, keepdims=True)
+std = x.std(axis=-1, keepdims=True)
+y = (x - mean) / (std + eps)""",
+    "unbiased": """\
+mean = x.mean(axis=-1, keepdims=True)
+variance = x.var(axis=-1, keepdims=True, ddof=1)
+y = (x - mean) / np.sqrt(variance + eps)""",
+    "axis_0": """\
+mean = x.mean(axis=0, keepdims=True)
+variance = x.var(axis=0, keepdims=True)
+y = (x - mean) / np.sqrt(variance + eps)""",
+    "axis_1": """\
+mean = x.mean(axis=1, keepdims=True)
+variance = x.var(axis=1, keepdims=True)
+y = (x - mean) / np.sqrt(variance + eps)""",
+    "no_keepdims": """\
+mean = x.mean(axis=-1)
+variance = x.var(axis=-1)
+y = (x - mean) / np.sqrt(variance + eps)""",
+}
+"""Pitfall → its code, in place of `RIGHT`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a piece of code gives. `y`: None where NumPy refused, and `error` is then what it said.
+
+    `difference`: the largest |y − right| over the entries in which both are finite, NaN where there is none; `lost`: how many entries are not finite in y and finite in the right one.
+    """
+
+    y: F64 | None
+    error: str = ""
+    difference: float = float("nan")
+    lost: int = 0
+
+
+def right(x: F64, eps: float) -> F64:
+    """Return LayerNorm of x (B, T, D) over D, by `RIGHT`."""
+    return _run(RIGHT, x, eps)
+
+
+def outcome(name: str, x: F64, eps: float) -> Outcome:
+    """Return what a pitfall gives for x (B, T, D), D at least 2. Errors: KeyError for an unknown pitfall."""
+    code = PITFALLS[name]
+    try:
+        y = _run(code, x, eps)
+    except ValueError as error:
+        return Outcome(None, str(error).strip())
+    expected = right(x, eps)
+    finite = np.isfinite(y) & np.isfinite(expected)
+    difference = float(np.abs(y - expected)[finite].max()) if finite.any() else float("nan")
+    return Outcome(y, "", difference, int((np.isfinite(expected) & ~np.isfinite(y)).sum()))
+
+
+def preface(x: F64, eps: float) -> str:
+    """Return the lines that make every piece of code run by itself."""
+    with np.printoptions(threshold=x.size + 1, floatmode="unique"):
+        written = np.array2string(x, separator=", ", prefix="x = np.array(")
+    return f"import numpy as np\nfrom numpy import inf, nan\n\nx = np.array({written})\neps = {eps!r}"
+
+
+def _run(code: str, x: F64, eps: float) -> F64:
+    scope: dict[str, Any] = {"np": np, "x": x, "eps": eps}
+    with np.errstate(all="ignore"):
+        exec(_compiled(code), scope)
+    return np.asarray(scope["y"])
+
+
+@cache
+def _compiled(code: str) -> CodeType:
+    return compile(code, "<pitfall>", "exec")
