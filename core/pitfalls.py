@@ -8,6 +8,7 @@ Shapes: B batch, T positions, D features.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
@@ -57,12 +58,15 @@ y = (x - mean) / np.sqrt(variance + eps)""",
 class Outcome:
     """What a piece of code gives. `y`: None where NumPy refused, and `error` is then what it said.
 
-    `difference`: the largest |y − right| over the entries in which both are finite, NaN where there is none; `lost`: how many entries are not finite in y and finite in the right one.
+    `difference`: the largest |y − right| over the entries in which both are finite, NaN where there is none or y has
+    another shape; `ratio`: the largest |y| over the largest |right| among them; `lost`: how many entries are not finite
+    in y and finite in the right one.
     """
 
     y: F64 | None
     error: str = ""
-    difference: float = float("nan")
+    difference: float = math.nan
+    ratio: float = math.nan
     lost: int = 0
 
 
@@ -78,10 +82,15 @@ def outcome(name: str, x: F64, eps: float) -> Outcome:
         y = _run(code, x, eps)
     except ValueError as error:
         return Outcome(None, str(error).strip())
+    if y.shape != x.shape:
+        return Outcome(y)
     expected = right(x, eps)
     finite = np.isfinite(y) & np.isfinite(expected)
-    difference = float(np.abs(y - expected)[finite].max()) if finite.any() else float("nan")
-    return Outcome(y, "", difference, int((np.isfinite(expected) & ~np.isfinite(y)).sum()))
+    lost = int((np.isfinite(expected) & ~np.isfinite(y)).sum())
+    if not finite.any():
+        return Outcome(y, lost=lost)
+    sizes = [float(np.abs(values[finite]).max()) for values in (y - expected, y, expected)]
+    return Outcome(y, "", sizes[0], sizes[1] / sizes[2] if sizes[2] else math.nan, lost)
 
 
 def preface(x: F64, eps: float) -> str:

@@ -111,6 +111,11 @@ class Worked:
         """Return the values of a step: x, mean, centred, variance, normalized (x̂), output …; KeyError for none."""
         return {step.name: step.values for step in self.steps}[name]
 
+    @property
+    def is_centred(self) -> bool:
+        """Whether a mean is taken off."""
+        return any(step.name == "centred" for step in self.steps)
+
     def sharing(self, entry: Shape) -> Mask:
         """Return which entries share the statistics of `entry` (b, t, d), itself among them."""
         found: Mask = self.labels == self.labels[entry]
@@ -216,21 +221,25 @@ def _dyt(x: F64, w: _Sheet) -> F64:
 
 @dataclass(frozen=True)
 class Entry:
-    """How a norm is worked: over which pool, and by which recipe. `alone`: its pool when batchnorm pools over B."""
+    """How a norm is worked: over which pool, by which recipe, and whether it has an ε.
+
+    `alone`: its pool when batchnorm pools over B.
+    """
 
     pool: str
     recipe: Recipe
+    eps: bool = True
     alone: str = ""
 
 
 WORKED: dict[str, Entry] = {
     "layernorm": Entry("token", _layernorm),
-    "none": Entry("entry", lambda x, _: x),
+    "none": Entry("entry", lambda x, _: x, eps=False),
     "rmsnorm": Entry("token", _rmsnorm),
     "batchnorm": Entry("feature", _layernorm, alone="position"),
     "groupnorm": Entry("group", _layernorm),
-    "scalenorm": Entry("token", _scalenorm),
-    "dyt": Entry("entry", _dyt),
+    "scalenorm": Entry("token", _scalenorm, eps=False),
+    "dyt": Entry("entry", _dyt, eps=False),
     "layernorm_std_eps": Entry("token", partial(_std_eps, correction=0)),
     "layernorm_unbiased": Entry("token", partial(_std_eps, correction=1)),
 }

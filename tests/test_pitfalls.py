@@ -62,6 +62,8 @@ def test_no_keepdims_is_silently_wrong_where_the_shapes_happen_to_fit():
     x = TENSORS["square"]
     found = outcome("no_keepdims", x, 1e-5)
     assert not found.error and found.y.shape == x.shape and found.difference > 0.5
+    single = outcome("no_keepdims", CUBE[:, :1], 1e-5)  # one token a sample: another shape comes out
+    assert single.y.shape == (2, 2, 4) and np.isnan(single.difference)
     mean = x.mean(-1)  # of token d, taken off feature d of every token
     np.testing.assert_allclose(found.y, (x - mean[:, None, :]) / np.sqrt(x.var(-1)[:, None, :] + 1e-5))
 
