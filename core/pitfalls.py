@@ -20,36 +20,36 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 
 RIGHT = """\
-mean = x.mean(axis=-1, keepdims=True)
-variance = x.var(axis=-1, keepdims=True)
-y = (x - mean) / np.sqrt(variance + eps)"""
+mu = x.mean(axis=-1, keepdims=True)
+var = x.var(axis=-1, keepdims=True)
+y = (x - mu) / np.sqrt(var + eps)"""
 """LayerNorm without γ and β: x (B, T, D) and eps → y."""
 
 PITFALLS: dict[str, str] = {
     "no_eps": """\
-mean = x.mean(axis=-1, keepdims=True)
-variance = x.var(axis=-1, keepdims=True)
-y = (x - mean) / np.sqrt(variance)""",
+mu = x.mean(axis=-1, keepdims=True)
+var = x.var(axis=-1, keepdims=True)
+y = (x - mu) / np.sqrt(var)""",
     "std_eps": """\
-mean = x.mean(axis=-1, keepdims=True)
+mu = x.mean(axis=-1, keepdims=True)
 std = x.std(axis=-1, keepdims=True)
-y = (x - mean) / (std + eps)""",
+y = (x - mu) / (std + eps)""",
     "unbiased": """\
-mean = x.mean(axis=-1, keepdims=True)
-variance = x.var(axis=-1, keepdims=True, ddof=1)
-y = (x - mean) / np.sqrt(variance + eps)""",
+mu = x.mean(axis=-1, keepdims=True)
+var = x.var(axis=-1, ddof=1, keepdims=True)
+y = (x - mu) / np.sqrt(var + eps)""",
     "axis_0": """\
-mean = x.mean(axis=0, keepdims=True)
-variance = x.var(axis=0, keepdims=True)
-y = (x - mean) / np.sqrt(variance + eps)""",
+mu = x.mean(axis=0, keepdims=True)
+var = x.var(axis=0, keepdims=True)
+y = (x - mu) / np.sqrt(var + eps)""",
     "axis_1": """\
-mean = x.mean(axis=1, keepdims=True)
-variance = x.var(axis=1, keepdims=True)
-y = (x - mean) / np.sqrt(variance + eps)""",
+mu = x.mean(axis=1, keepdims=True)
+var = x.var(axis=1, keepdims=True)
+y = (x - mu) / np.sqrt(var + eps)""",
     "no_keepdims": """\
-mean = x.mean(axis=-1)
-variance = x.var(axis=-1)
-y = (x - mean) / np.sqrt(variance + eps)""",
+mu = x.mean(axis=-1)
+var = x.var(axis=-1)
+y = (x - mu) / np.sqrt(var + eps)""",
 }
 """Pitfall → its code, in place of `RIGHT`."""
 
@@ -60,7 +60,7 @@ class Outcome:
 
     `difference`: the largest |y − right| over the entries in which both are finite, NaN where there is none or y has
     another shape; `ratio`: the largest |y| over the largest |right| among them; `lost`: how many entries are not finite
-    in y and finite in the right one.
+    in y and finite in the right one; `worst`: the token (b, t) with the most lost entries, then the largest difference.
     """
 
     y: F64 | None
@@ -68,6 +68,7 @@ class Outcome:
     difference: float = math.nan
     ratio: float = math.nan
     lost: int = 0
+    worst: tuple[int, int] = (0, 0)
 
 
 def right(x: F64, eps: float) -> F64:
@@ -85,19 +86,23 @@ def outcome(name: str, x: F64, eps: float) -> Outcome:
     if y.shape != x.shape:
         return Outcome(y)
     expected = right(x, eps)
-    finite = np.isfinite(y) & np.isfinite(expected)
-    lost = int((np.isfinite(expected) & ~np.isfinite(y)).sum())
+    finite, lost = np.isfinite(y) & np.isfinite(expected), np.isfinite(expected) & ~np.isfinite(y)
+    off = np.abs(np.where(finite, y - expected, 0.0))
+    tokens = np.lexsort((-off.max(-1).ravel(), -lost.sum(-1).ravel()))
+    worst = (int(tokens[0]) // x.shape[1], int(tokens[0]) % x.shape[1])
     if not finite.any():
-        return Outcome(y, lost=lost)
-    sizes = [float(np.abs(values[finite]).max()) for values in (y - expected, y, expected)]
-    return Outcome(y, "", sizes[0], sizes[1] / sizes[2] if sizes[2] else math.nan, lost)
+        return Outcome(y, lost=int(lost.sum()), worst=worst)
+    largest, usual = (float(np.abs(values[finite]).max()) for values in (y, expected))
+    return Outcome(y, "", float(off.max()), largest / usual if usual else math.nan, int(lost.sum()), worst)
 
 
-def preface(x: F64, eps: float) -> str:
-    """Return the lines that make every piece of code run by itself."""
-    with np.printoptions(threshold=x.size + 1, floatmode="unique"):
-        written = np.array2string(x, separator=", ", prefix="x = np.array(")
-    return f"import numpy as np\nfrom numpy import inf, nan\n\nx = np.array({written})\neps = {eps!r}"
+def preface(x: F64, eps: float, scale: float = 1.0) -> str:
+    """Return the lines that make every piece of code run by itself, on x·scale."""
+    head = "x = np.array([" if scale == 1 else f"x = {scale!r} * np.array(["
+    between = ",\n" + " " * len(head)
+    tokens = [[f"[{', '.join(map(repr, token))}]" for token in sample] for sample in x.tolist()]
+    written = between.join(f"[{f'{between} '.join(sample)}]" for sample in tokens)
+    return f"import numpy as np\nfrom numpy import inf, nan\n\n{head}{written}])\neps = {eps!r}"
 
 
 def _run(code: str, x: F64, eps: float) -> F64:

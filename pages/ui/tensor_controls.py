@@ -54,9 +54,7 @@ def settle() -> list[Notice]:
 def _take(asked: Asked) -> None:
     """Show this from now on, in every widget."""
     st.session_state[ASKED] = asked
-    found, _ = tensor_text.unspelled(asked.x)
-    assert found is not None
-    _lay([[[tensor_text.said(value) for value in token] for token in sample] for sample in found.tolist()])
+    _lay([[[tensor_text.said(value) for value in token] for token in sample] for sample in asked.written.tolist()])
     for name in ("gamma", "beta"):
         st.session_state[f"tensor.{name}_text"] = _spoken(getattr(asked, name))
     st.session_state.pop(REFUSED, None)
@@ -189,7 +187,7 @@ def dials(t: Words) -> None:
 def entry(t: Words) -> None:
     """Draw the three controls of what is looked at."""
     state = st.session_state
-    shape = state[ASKED].tensor().shape
+    shape = state[ASKED].written.shape
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name, size in zip(PLACES, shape, strict=True):
             state[f"tensor.{name}"] = min(state[f"tensor.{name}"], size - 1)
@@ -230,7 +228,7 @@ def _steps(name: str, values: tuple[float, ...], t: Words) -> None:
 
 def _groups(t: Words) -> None:
     """Draw into how many groups the features split."""
-    key, width = "tensor.groups", st.session_state[ASKED].tensor().shape[2]
+    key, width = "tensor.groups", st.session_state[ASKED].written.shape[2]
     options = sorted({*tensor_link.divisors(width), st.session_state[key]})
     st.segmented_control(t("tensor.groups"), options, key=key, required=True, help=t("tensor.groups_help"))
 

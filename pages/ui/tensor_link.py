@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from core.tables import NORMS
-from core.worked import F64, Dials, Shape
+from core.worked import F64, WORKED, Dials, Shape
 from pages.ui import tensor_text
 from pages.ui.link import Notice
 from pages.ui.softmax_link import Limits
@@ -52,11 +52,16 @@ class Asked:
         return {name: tensor_text.said(value) if isinstance(value, float) else str(value)
                 for name, value in asdict(self).items() if value != usual[name]}
 
-    def tensor(self) -> F64:
-        """Return the tensor (B, T, D), scaled."""
+    @property
+    def written(self) -> F64:
+        """The tensor (B, T, D) as it is written."""
         found, _ = tensor_text.unspelled(self.x)
         assert found is not None
-        return found * self.scale
+        return found
+
+    def tensor(self) -> F64:
+        """Return the tensor (B, T, D), scaled."""
+        return self.written * self.scale
 
     @property
     def entry(self) -> Shape:
@@ -100,7 +105,7 @@ def read(query: Mapping[str, str]) -> tuple[Asked, list[Notice]]:
 
 def settled(asked: Asked) -> tuple[Asked, list[Notice]]:
     """Return it with what does not fit the tensor's shape replaced, and a notice for each of these."""
-    shape, notices = asked.tensor().shape, list[Notice]()
+    shape, notices = asked.written.shape, list[Notice]()
     for name, used in (("gamma", "1"), ("beta", "0")):
         count = len(_listed(getattr(asked, name)))
         if count not in (1, shape[2]):
@@ -109,10 +114,11 @@ def settled(asked: Asked) -> tuple[Asked, list[Notice]]:
             changed: dict[str, Any] = {name: used}
             asked = replace(asked, **changed)
     if shape[2] % asked.groups:
-        used = str(max(group for group in divisors(shape[2]) if group < asked.groups))
-        notices.append(Notice("tensor.refused_groups", {"width": str(shape[2]), "groups": str(asked.groups),
-                                                        "used": used}))
-        asked = replace(asked, groups=int(used))
+        fitting = max(group for group in divisors(shape[2]) if group < asked.groups)
+        if WORKED[asked.norm].pool == "group":
+            notices.append(Notice("tensor.refused_groups", {"width": str(shape[2]), "groups": str(asked.groups),
+                                                            "used": str(fitting)}))
+        asked = replace(asked, groups=fitting)
     last = [size - 1 for size in shape]
     if any(place > most for place, most in zip(asked.entry, last, strict=True)):
         notices.append(_choice("at", asked.at, f"0.0.0 … {'.'.join(map(str, last))}"))

@@ -34,7 +34,7 @@ CHARTS: dict[str, Callable[..., go.Figure]] = {
 """Name of a chart → what draws it."""
 
 __all__ = ["BLOCKS_PX", "CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Block", "Boxes", "Cells",
-           "Course", "Curve", "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series",
-           "Strip", "Text", "Weights", "bars", "boxes", "causes", "cells", "cubes", "curves", "exponents",
+           "Course", "Curve", "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Panel", "Ribbon",
+           "Series", "Strip", "Text", "Weights", "bars", "boxes", "causes", "cells", "cubes", "curves", "exponents",
            "finite_range", "grid", "literal", "profile", "ribbons", "shortened", "steps", "strips", "weights",
            "wiring"]

@@ -1,7 +1,7 @@
 """A tensor as small cubes, each entry one, with those lit that belong together: one block, or several side by side.
 
 Drawn obliquely in two dimensions, so that no entry hides another: a sample is a sheet of T rows and D columns, and the
-samples stand side by side or one below the other. What is lit has a pattern and an outline, not a colour alone. The
+samples stand in rows. What is lit has a pattern and an outline, not a colour alone. The
 file does not know why entries belong together.
 
 Shapes: B batch, T positions, D features.
@@ -65,11 +65,11 @@ class Block:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Where everything stands: `unit` is a cube's width in pixels; `columns`, `rows` of blocks; `block`: the width and
-    height of one; `down`: its samples stand one below the other; `title`: room above it."""
+    """Where everything stands: `unit` is a cube's width in pixels; `across`: samples side by side in a block; `block`:
+    its width and height; `title`: room above it; `columns`, `rows` of blocks."""
 
     shape: tuple[int, ...]
-    down: bool
+    across: int
     unit: float
     columns: int
     rows: int
@@ -90,29 +90,29 @@ class _Plan:
         """Return the lower left corner of each front, (B·T·D, 2), of the block of that number."""
         b, t, d = (index.ravel() for index in np.indices(self.shape))
         left, top = self.origin(number)
-        right, down = (LIFT, self.shape[1] * PITCH + GAP) if self.down else (self.shape[2] * PITCH + GAP, -LIFT)
-        top -= self.title + PITCH + (0 if self.down else LIFT * (self.shape[0] - 1))
-        return np.stack([left + d * PITCH + b * right, top - t * PITCH - b * down], 1)
+        row, column = np.divmod(b, self.across)
+        x = left + d * PITCH + column * (self.shape[2] * PITCH + GAP) + row * LIFT
+        y = top - self.title - LIFT * (self.across - 1) - (t + 1) * PITCH - row * (self.shape[1] * PITCH + GAP)
+        return np.stack([x, y + column * LIFT], 1)
 
 
-def _extent(shape: Sequence[int], down: bool) -> tuple[float, float]:
-    """Return width and height of a block whose samples stand side by side, or one below the other."""
+def _extent(shape: Sequence[int], across: int) -> tuple[float, float]:
+    """Return width and height of a block of which so many samples stand side by side."""
     b, t, d = shape
-    if down:
-        return d * PITCH + LIFT * (b - 1), b * (t * PITCH + GAP) - GAP
-    return b * (d * PITCH + GAP) - GAP, t * PITCH + LIFT * (b - 1)
+    down = -(-b // across)
+    return (across * (d * PITCH + GAP) - GAP + LIFT * (down - 1), down * (t * PITCH + GAP) - GAP + LIFT * (across - 1))
 
 
 def _plan(shape: Sequence[int], count: int, lines: int) -> _Plan:
     """Choose how samples stand, so that cubes become as large as there is room for."""
     columns = min(count, COLUMNS)
-    extents = [_extent(shape, down) for down in (False, True)]
+    extents = [_extent(shape, across) for across in range(1, shape[0] + 1)]
     wide, high = INDICES if count == 1 else (0.0, 0.0)
-    units = [min(ROOM[0] / (columns * (width + GAP) - GAP + wide), ROOM[1] / (height + high))
+    units = [min(ROOM[0] / (columns * (width + GAP) - GAP + wide), ROOM[1] / (height + high), LARGEST_PX)
              for width, height in extents]
-    down = units[1] > units[0]
-    unit = min(max(units), LARGEST_PX)
-    return _Plan(tuple(shape), down, unit, columns, -(-count // columns), extents[down], high + lines * LINE_PX / unit)
+    best = units.index(max(units))
+    return _Plan(tuple(shape), best + 1, units[best], columns, -(-count // columns), extents[best],
+                 high + lines * LINE_PX / units[best])
 
 
 def cubes(blocks: Sequence[Block], frame: Frame, t: Text) -> go.Figure:

@@ -5,7 +5,6 @@ Shapes: B batch, T positions, D features.
 
 from __future__ import annotations
 
-import textwrap
 from functools import partial
 
 import numpy as np
@@ -18,8 +17,8 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.tensor_link import Asked
 from pages.ui.text import Words
 
-LETTERS = {"en": 30, "zh": 18}
-"""Signs in a line above one of several blocks."""
+LETTERS = 32
+"""Room in a line above one of several blocks; a Chinese letter is as wide as two."""
 
 
 def block(asked: Asked, sheet: Worked, t: Words) -> Picture:
@@ -40,8 +39,8 @@ def pools(asked: Asked, sheet: Worked, t: Words) -> Picture:
     blocks = []
     for name in POOLS:
         labels = pool_labels(name, x.shape, asked.groups)
-        blocks.append(charts.Block(name, [t(f"tensor.pool_of_{name}"), *_wrapped(_norms(name, t), t)], x,
-                                   labels == labels[asked.entry], nothing, asked.entry))
+        names = [t(f"tensor.pool_of_{name}", groups=asked.groups), *_norms(name, t)]
+        blocks.append(charts.Block(name, names, x, labels == labels[asked.entry], nothing, asked.entry))
     figure = charts.cubes(blocks, charts.Frame(title, "x", ""), t)
     return Picture("pools", figure, title, Subject(extra=("worked_shared",)), partial(_pools, asked, x),
                    figure.layout.height, picks=True, width=charts.BLOCKS_PX)
@@ -87,15 +86,16 @@ def judged(found: Outcome, shape: tuple[int, ...], t: Words) -> str:
     return lost + t(key, difference=number(found.difference), ratio=number(found.ratio))
 
 
-def _norms(pool: str, t: Words) -> str:
-    """Name the norms that pool so."""
-    named = [t(f"norm.{name}") for name, entry in WORKED.items() if entry.pool == pool]
-    alone = [t("tensor.alone", norm=t(f"norm.{name}")) for name, entry in WORKED.items() if entry.alone == pool]
-    return t("tensor.between").join(named + alone)
-
-
-def _wrapped(text: str, t: Words) -> list[str]:
-    return textwrap.wrap(text, LETTERS[t.lang], break_long_words=False)
+def _norms(pool: str, t: Words) -> list[str]:
+    """Name the norms that pool so, in lines."""
+    names = [t(f"norm.{name}") for name, entry in WORKED.items() if entry.pool == pool]
+    names += [t("tensor.alone", norm=t(f"norm.{name}")) for name, entry in WORKED.items() if entry.alone == pool]
+    lines = names[:1]
+    for name in names[1:]:
+        joined = lines[-1] + t("tensor.between") + name
+        fits = sum(2 if ord(letter) > 0x2E7F else 1 for letter in joined) <= LETTERS
+        lines = [*lines[:-1], joined] if fits else [*lines, name]
+    return lines
 
 
 def _entries(shape: Shape) -> dict[str, list[int]]:
