@@ -15,6 +15,7 @@ from pages.ui.text import Words, escaped
 from pages.ui.views.tensor import judged
 
 COLUMNS = 2
+"""Wrong ones side by side, where a token has few features."""
 
 OPEN = 64
 """Up to this many entries the lines that make the code run by itself stand open."""
@@ -35,9 +36,9 @@ def cards(asked: Asked, x: F64, t: Words) -> None:
     if x.size > OPEN:
         with st.expander(t("tensor.preface")):
             st.code(beginning, language="python")
-    columns = st.columns(COLUMNS)
+    columns = st.columns(COLUMNS if x.shape[2] <= worksheet.BESIDE else 1)
     for place, name in enumerate(PITFALLS):
-        with columns[place % COLUMNS].container(border=True):
+        with columns[place % len(columns)].container(border=True):
             _card(name, outcome(name, x, asked.eps), expected, t)
 
 

@@ -34,6 +34,9 @@ BLOCKS_PX = ROOM[0] + 16
 LARGEST_PX, LINE_PX, ABOVE_PX, BELOW_PX = 84, 21, 44, 46
 """A cube's width at most; heights of a line of a block's name, of the chart's title, and of its legend."""
 
+EDGE = 0.1
+"""Room for half of an outline."""
+
 INDICES = (0.95, 0.85)
 """Room for the indices at the left of the first sheet and above it, in widths of a cube."""
 
@@ -66,7 +69,7 @@ class Block:
 @dataclass(frozen=True)
 class _Plan:
     """Where everything stands: `unit` is a cube's width in pixels; `across`: samples side by side in a block; `block`:
-    its width and height; `title`: room above it; `columns`, `rows` of blocks."""
+    the room that it has; `title`: room above it; `columns`, `rows` of blocks."""
 
     shape: tuple[int, ...]
     across: int
@@ -111,8 +114,10 @@ def _plan(shape: Sequence[int], count: int, lines: int) -> _Plan:
     units = [min(ROOM[0] / (columns * (width + GAP) - GAP + wide), ROOM[1] / (height + high), LARGEST_PX)
              for width, height in extents]
     best = units.index(max(units))
-    return _Plan(tuple(shape), best + 1, units[best], columns, -(-count // columns), extents[best],
-                 high + lines * LINE_PX / units[best])
+    unit, (width, height) = units[best], extents[best]
+    room = ROOM[0] / columns / unit - GAP if count > 1 else 0.0  # narrow blocks leave room for their names
+    return _Plan(tuple(shape), best + 1, unit, columns, -(-count // columns), (max(width, room), height),
+                 high + lines * LINE_PX / unit)
 
 
 def cubes(blocks: Sequence[Block], frame: Frame, t: Text) -> go.Figure:
@@ -132,10 +137,10 @@ def cubes(blocks: Sequence[Block], frame: Frame, t: Text) -> go.Figure:
     width, height = plan.size
     below = INDICES[1] if single else 0.0
     settings = marks.layout(frame, "") | {
-        "xaxis": _axis(-INDICES[0] if single else -0.1, width) | {"constraintoward": "left"},
-        "yaxis": _axis(-height - below, 0) | {"scaleanchor": "x", "constraintoward": "top"},
+        "xaxis": _axis(-INDICES[0] if single else -EDGE, width + EDGE) | {"constraintoward": "left"},
+        "yaxis": _axis(-height - below - EDGE, 0) | {"scaleanchor": "x", "constraintoward": "top"},
         "hoverdistance": round(plan.unit), "dragmode": False, "margin": {"l": 8, "r": 8, "t": ABOVE_PX, "b": BELOW_PX},
-        "height": round((height + below) * plan.unit) + ABOVE_PX + BELOW_PX,
+        "height": round((height + below + EDGE) * plan.unit) + ABOVE_PX + BELOW_PX,
         "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
         "annotations": [] if single else list(_names(blocks, plan))}
     return go.Figure(traces, settings)

@@ -17,7 +17,7 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.tensor_link import Asked
 from pages.ui.text import Words
 
-LETTERS = 32
+LETTERS = 29
 """Room in a line above one of several blocks; a Chinese letter is as wide as two."""
 
 
