@@ -12,11 +12,12 @@ TENSORS = {"cube": CUBE, "square": CUBE[:1, :, :3], "tiny": np.array([[[1e-4, 2e
            "broken": np.where(CUBE == 8, np.nan, np.where(CUBE == -2, -np.inf, CUBE))}
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-4])
 @pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize("pitfall", [*PITFALLS, "right"])
-def test_the_code_that_is_shown_runs_by_itself_and_gives_what_is_shown(pitfall, name):
-    x = TENSORS[name]
-    code = f"{preface(x, 1e-5)}\n\n{PITFALLS.get(pitfall, RIGHT)}"
+def test_the_code_that_is_shown_runs_by_itself_and_gives_what_is_shown(pitfall, name, scale):
+    x = TENSORS[name] * scale
+    code = f"{preface(TENSORS[name], 1e-5, scale)}\n\n{PITFALLS.get(pitfall, RIGHT)}"
     scope: dict[str, object] = {}
     shown = outcome(pitfall, x, 1e-5) if pitfall in PITFALLS else None
     with np.errstate(all="ignore"):
@@ -38,7 +39,7 @@ def test_the_right_one_is_the_norm():
 def test_without_eps_a_constant_token_is_lost_and_nothing_else_moves():
     found = outcome("no_eps", CUBE, 1e-5)
     assert found.lost == 4 and np.isnan(found.y[1, 1]).all()
-    assert found.difference < 1e-5
+    assert found.difference < 1e-5 and found.worst == (1, 1)
 
 
 @pytest.mark.parametrize(("pitfall", "axis"), [("axis_0", 0), ("axis_1", 1)])
@@ -73,6 +74,7 @@ def test_std_plus_eps_agrees_at_scale_one_and_differs_26_fold_at_a_ten_thousandt
     x = np.array([[[1.0, 2, 3, 4]]]) * scale
     found = outcome("std_eps", x, 1e-5)
     assert found.y[0, 0, 3] / right(x, 1e-5)[0, 0, 3] == pytest.approx(ratio, abs=0.01)
+    assert found.ratio == pytest.approx(ratio, abs=0.01)
     np.testing.assert_allclose(found.y, worked("layernorm_std_eps", x).values("output"))
 
 
@@ -87,4 +89,6 @@ def test_the_unbiased_variance_is_torchs_default_and_gives_one_and_a_half():
 
 def test_what_is_lost_in_the_right_one_too_is_not_held_against_a_pitfall():
     found = outcome("unbiased", TENSORS["broken"], 1e-5)
+    off = np.abs(found.y - right(TENSORS["broken"], 1e-5))
+    assert found.difference == off[found.worst].max() == np.nanmax(off)
     assert found.lost == 0 and np.isfinite(found.difference)

@@ -360,12 +360,15 @@ def test_an_entry_is_chosen_by_a_click_and_by_keyboard_and_the_link_says_it(visi
 
 
 def write_cell(visit, row, column, text):
-    """Click a cell of the table, and write into it with the keyboard."""
-    box = visit.page.get_by_test_id("stDataFrame").bounding_box()
+    """Open a cell of the table, and write into it with the keyboard."""
+    table = visit.page.get_by_test_id("stDataFrame")
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
     width = (box["width"] - 60) / 4
-    visit.page.mouse.click(box["x"] + 60 + (column + 0.5) * width, box["y"] + 38 + 37 * (row + 0.5))
-    visit.page.keyboard.press("Enter")
     editor = visit.page.locator(".gdg-input")
+    visit.page.mouse.click(box["x"] + 60 + (column + 0.5) * width, box["y"] + 38 + 37 * (row + 0.5))
+    expect(visit.page.locator("[data-testid=stDataFrame] [role=gridcell][aria-selected=true]")).to_have_count(1)
+    visit.page.keyboard.press("Enter")
     editor.fill(text)
     editor.press("Enter")
     editor.wait_for(state="detached")

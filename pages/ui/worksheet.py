@@ -109,5 +109,5 @@ def _cell(value: float, length: int, framed: bool, largest: float, large: bool) 
 
 def _table(cells: str, width: int, name: str) -> str:
     style = TABLE.format(width=CELL_REM * width)
-    return (f"<div style='overflow-x:auto' tabindex='0'><table style='{style}' aria-label='{name}'>"
+    return (f"<div style='overflow-x:auto'><table style='{style}' aria-label='{name}'>"
             f"<tr>{cells}</tr></table></div>")
