@@ -1,7 +1,7 @@
-"""Every norm worked by hand: the steps from x to γ·x̂ + β as numbers, and which entries share a statistic.
+"""Every norm worked by hand: the steps from x to γ·x̂ + β as numbers.
 
-A second implementation beside `core.norms`, in NumPy and float64: a pool is a label for each entry, a statistic a mean
-over the entries of one label, and a norm the steps that `WORKED` writes down. A norm of `core.tables.NORMS` needs one
+A second implementation beside `core.norms`, in NumPy and float64: a statistic is a mean over the entries that have one
+label (`core.pools`), and a norm the steps that `WORKED` writes down. A norm of `core.tables.NORMS` needs one
 entry there. Numbers and formulas only: it knows no torch, no words and no picture.
 
 Shapes: B batch, T positions, D features, G groups; every array here is (B, T, D).
@@ -16,12 +16,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from core.pools import POOLS, Labels, Pool, Shape
 from core.tables import NORMS
 
 F64 = NDArray[np.float64]
-Labels = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Shape = tuple[int, int, int]
 
 ALPHA = 0.5
 """DyT's slope at initialization."""
@@ -39,40 +38,6 @@ class Dials:
     alone: bool = False
     gamma: tuple[float, ...] = (1.0,)
     beta: tuple[float, ...] = (0.0,)
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Which entries share a statistic. `label`: shape and groups → a number for each entry, (B, T, D).
-
-    `axes`: along which a statistic varies; `count`, `index`: how many entries share it and what runs over them, LaTeX.
-    """
-
-    label: Callable[[Shape, int], Labels]
-    axes: str
-    count: str = ""
-    index: str = ""
-
-
-def _numbered(shape: Shape, *kept: int) -> Labels:
-    """Return 0, 1, 2, … along the axes `kept`, repeated along the others."""
-    own = [size if axis in kept else 1 for axis, size in enumerate(shape)]
-    return np.broadcast_to(np.arange(np.prod(own)).reshape(own), shape)
-
-
-def _grouped(shape: Shape, groups: int) -> Labels:
-    return _numbered(shape, 0, 1) * groups + np.arange(shape[2]) // (shape[2] // groups)
-
-
-POOLS: dict[str, Pool] = {
-    "token": Pool(lambda shape, _: _numbered(shape, 0, 1), "B T", "D", "d"),
-    "feature": Pool(lambda shape, _: _numbered(shape, 2), "D", "BT", "b,t"),
-    "position": Pool(lambda shape, _: _numbered(shape, 1, 2), "T D", "B", "b"),
-    "group": Pool(_grouped, "B T G", "D/G", r"d \in g"),
-    "entry": Pool(lambda shape, _: _numbered(shape, 0, 1, 2), "B T D"),
-}
-"""A token over its features; a feature over all tokens, or over the samples at its position; a token's group; only
-itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,22 +223,12 @@ def worked(norm: str, x: F64, dials: Dials | None = None) -> Worked:
     if x.ndim != 3 or not x.size:
         raise ValueError(f"the tensor has shape {x.shape}; allowed: three axes (B, T, D), none of them empty")
     pool = entry.alone if dials.alone and entry.alone else entry.pool
-    labels = pool_labels(pool, x.shape, dials.groups)
+    labels = POOLS[pool].label(x.shape, dials.groups)
     sheet = _Sheet(POOLS[pool], labels, dials.eps)
     with np.errstate(all="ignore"):
         normalized = entry.recipe(sheet.write("x", "x", x), sheet)
         _affine(norm, normalized, dials, sheet)
     return Worked(norm, pool, labels, tuple(sheet.steps))
-
-
-def pool_labels(name: str, shape: Shape, groups: int = 1) -> Labels:
-    """Return a label for each entry, equal where two share a statistic of the pool `name`.
-
-    Errors: ValueError when the features do not split into `groups` and the pool asks for them.
-    """
-    if name == "group" and (groups < 1 or shape[2] % groups):
-        raise ValueError(f"{shape[2]} features do not split into {groups} groups; allowed: a divisor of {shape[2]}")
-    return POOLS[name].label(shape, groups)
 
 
 def _affine(norm: str, normalized: F64, dials: Dials, sheet: _Sheet) -> None:

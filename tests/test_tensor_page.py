@@ -17,8 +17,9 @@ from streamlit.testing.v1 import AppTest
 
 from core import service, table
 from core.pitfalls import PITFALLS, outcome
+from core.pools import POOLS
 from core.tables import NORMS
-from core.worked import POOLS, WORKED, worked
+from core.worked import WORKED, worked
 from pages.ui import charts, component, explain, tensor_link, tensor_text, worksheet
 from pages.ui.tensor_link import CHOICES, CUBE, PRESETS, Asked
 from pages.ui.tensor_text import LARGEST, LEAST, MOST

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.norms import DyT, NormSettings, normalize
+from core.pools import POOLS
 from core.tables import NORMS, load
-from core.worked import ALPHA, POOLS, WORKED, Dials, pool_labels, worked
+from core.worked import ALPHA, WORKED, Dials, worked
 
 ITEMS = {item["id"]: item for item in json.loads((Path(__file__).parent / "acceptance.json").read_text())["items"]}
 CUBE = np.array([[[2, 4, 6, 8], [1, 3, 5, 7], [0, 2, 4, 6]], [[-1, 0, 1, 2], [3, 3, 3, 3], [-2, -1, 0, 1]]], float)
@@ -133,7 +134,7 @@ def test_only_entries_that_share_a_statistic_move_an_output_and_all_of_them_do(n
 @pytest.mark.parametrize(("name", "count"), [("token", 6), ("feature", 4), ("position", 12), ("group", 12),
                                              ("entry", 24)])
 def test_a_pool_has_so_many_statistics(name, count):
-    labels = pool_labels(name, (2, 3, 4), 2)
+    labels = POOLS[name].label((2, 3, 4), 2)
     assert labels.shape == (2, 3, 4)
     np.testing.assert_array_equal(np.unique(labels), np.arange(count))
     sizes = {"B": 2, "T": 3, "D": 4, "G": 2}

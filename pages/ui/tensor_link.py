@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from core.pools import Shape
 from core.tables import NORMS
-from core.worked import F64, WORKED, Dials, Shape
+from core.worked import F64, WORKED, Dials
 from pages.ui import tensor_text
 from pages.ui.link import Notice
 from pages.ui.softmax_link import Limits

@@ -15,7 +15,8 @@ from itertools import groupby
 import numpy as np
 import streamlit as st
 
-from core.worked import F64, Labels, Shape, Worked
+from core.pools import Labels, Shape
+from core.worked import F64, Worked
 from pages.ui import explain, theme
 from pages.ui.charts.marks import faded
 from pages.ui.text import Words

@@ -10,7 +10,8 @@ from functools import partial
 import numpy as np
 
 from core.pitfalls import PITFALLS, Outcome, outcome, right
-from core.worked import F64, POOLS, WORKED, Shape, Worked, pool_labels
+from core.pools import POOLS, Shape
+from core.worked import F64, WORKED, Worked
 from pages.ui import charts
 from pages.ui.explain import number
 from pages.ui.picture import Columns, Picture, Subject
@@ -38,7 +39,7 @@ def pools(asked: Asked, sheet: Worked, t: Words) -> Picture:
     nothing = np.zeros(x.shape, bool)
     blocks = []
     for name in POOLS:
-        labels = pool_labels(name, x.shape, asked.groups)
+        labels = POOLS[name].label(x.shape, asked.groups)
         names = [t(f"tensor.pool_of_{name}", groups=asked.groups), *_norms(name, t)]
         blocks.append(charts.Block(name, names, x, labels == labels[asked.entry], nothing, asked.entry))
     figure = charts.cubes(blocks, charts.Frame(title, "x", ""), t)
@@ -111,7 +112,7 @@ def _shared(asked: Asked, sheet: Worked) -> Columns:
 
 def _pools(asked: Asked, x: F64) -> Columns:
     return {**_entries(x.shape), "x": x.ravel().tolist(),
-            **{name: pool_labels(name, x.shape, asked.groups).ravel().tolist() for name in POOLS}}
+            **{name: POOLS[name].label(x.shape, asked.groups).ravel().tolist() for name in POOLS}}
 
 
 def _steps(sheet: Worked) -> Columns:
