@@ -243,10 +243,12 @@ function watchHover(chart) {
   chart.plot.addEventListener("pointerleave", () => (chart.hover = null), { signal: chart.end.signal });
 }
 
-/** Tell the page which column and row of a map were clicked, where the page asks for it. */
+/** Tell the page which column and row of a map were clicked, or the two names in a point's id, where it asks for it. */
 function watchClicks(chart) {
   chart.plot.on("plotly_click", ({ points }) => {
-    if (chart.data.picks && points?.length) chart.tell("picked", [String(points[0].x), String(points[0].y)]);
+    if (!chart.data.picks || !points?.length) return;
+    const { x, y, id } = points[0];
+    chart.tell("picked", id?.split("|") ?? [String(x), String(y)]);
   });
 }
 

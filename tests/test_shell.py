@@ -22,8 +22,10 @@ from pages.ui import stream
 app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
 NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
-MENU = ["首页", "测量", "漂移", *(keys("zh")[f"{name}.title"] for name in ("gradients", "entropy", "norms", "sweep")),
-        "实验室", keys("zh")["softmax.title"], "训练", *(keys("zh")[f"{name}.title"] for name in ("live", "runs"))]
+SECTIONS = {"测量": ("drift", "gradients", "entropy", "norms", "sweep"), "实验室": ("softmax", "tensor"),
+            "训练": ("live", "runs")}
+MENU = ["首页", *(said for section, names in SECTIONS.items()
+                for said in (section, *(keys("zh")[f"{name}.title"] for name in names)))]
 PAGE = """
 import streamlit as st
 from pages.ui.language import words

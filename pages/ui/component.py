@@ -46,8 +46,8 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: i
     """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
 
     `width`: pixels at least, below which the chart scrolls sideways; `on_pick`: is given the names of the column and
-    the row that were clicked. `feed`: address of an event stream (`stream.live`), whose figure `name` the chart follows
-    from then on.
+    the row that were clicked, or the two of a point whose id is ``one|other``. `feed`: address of an event stream
+    (`stream.live`), whose figure `name` the chart follows from then on.
 
     ``layout.meta`` may say how it follows the player of that feed: ``{"film": {"steps": [...], "traces": {"0": {"y":
     rows}}}}``: trace 0 shows the row of the recorded step there; ``{"cursor": True}``: x counts steps, a line is there.

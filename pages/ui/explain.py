@@ -48,18 +48,19 @@ PERCENT: dict[str, str] = {"share": "percent", "lost_share16": "lost"}
 """A verdict's share, measured or threshold → the placeholder that it fills as a percentage."""
 
 
-def number(value: float) -> str:
-    """Return a number for a sentence: three figures, powers of ten written as such, NaN and ∞ by their signs."""
+def number(value: float, figures: int = 3) -> str:
+    """Return a number for a sentence: in so many figures, powers of ten written as such, NaN and ∞ by their signs."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    mantissa, _, exponent = f"{value:.{figures - 1}e}".partition("e")
     size = abs(float(f"{mantissa}e{exponent}"))
     if size >= 1e5 or 0 < size < 1e-3:
         return f"{mantissa}·10{_raised(int(exponent))}".replace("-", "−")
-    whole = f"{value:,.0f}".replace(",", "\u202f")  # a narrow space that does not break
-    return (f"{value:.3g}" if size < 1000 else whole).replace("-", "−")
+    power = int(exponent)
+    said = f"{round(value, max(0, figures - 1 - power)):,.{max(figures, power + 1)}g}"
+    return said.replace(",", "\u202f").replace("-", "−")  # a narrow space that does not break
 
 
 def _raised(exponent: int) -> str:

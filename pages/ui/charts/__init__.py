@@ -14,6 +14,7 @@ from pages.ui.charts.bars import Bars, bars
 from pages.ui.charts.boxes import Boxes, boxes
 from pages.ui.charts.causes import Heads, causes
 from pages.ui.charts.cells import Cells, cells
+from pages.ui.charts.cubes import BLOCKS_PX, Block, cubes
 from pages.ui.charts.curves import Curve, Drawing, curves
 from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.facets import rows as facet_rows
@@ -32,11 +33,12 @@ CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
     "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "boxes": boxes,
     "curves": curves, "weights": weights, "multiples": multiples, "groups": groups,
+    "cubes": cubes,
 }
 """Name of a chart → what draws it."""
 
-__all__ = ["CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Boxes", "Cells", "Course", "Curve",
-           "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Member", "Panel", "Ribbon", "Series",
-           "Strip", "Text", "Weights", "bars", "boxes", "causes", "cells", "curves", "exponents", "facet_rows",
-           "finite_range", "grid", "groups", "literal", "multiples", "profile", "ribbons", "shortened", "steps",
-           "strips", "weights", "wiring"]
+__all__ = ["BLOCKS_PX", "CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Block", "Boxes", "Cells",
+           "Course", "Curve", "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Member", "Panel",
+           "Ribbon", "Series", "Strip", "Text", "Weights", "bars", "boxes", "causes", "cells", "cubes", "curves",
+           "exponents", "facet_rows", "finite_range", "grid", "groups", "literal", "multiples", "profile", "ribbons",
+           "shortened", "steps", "strips", "weights", "wiring"]
