@@ -23,6 +23,7 @@ PAGES: dict[str, str] = {
     "drift": "drift.title",
     "gradients": "gradients.title",
     "entropy": "entropy.title",
+    "precision": "precision.title",
     "live": "live.title",
     "softmax": "softmax.title",
     "sweep": "sweep.title",

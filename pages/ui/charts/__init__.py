@@ -17,9 +17,12 @@ from pages.ui.charts.cells import Cells, cells
 from pages.ui.charts.curves import Curve, Drawing, curves
 from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.grids import Grid, grid
+from pages.ui.charts.levels import Levels, Part, levels
 from pages.ui.charts.lines import Film, profile
 from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shortened
+from pages.ui.charts.promises import Norms, promises
 from pages.ui.charts.ribbons import HEAD_BANDS, Ribbon, ribbons
+from pages.ui.charts.rulers import Span, rulers
 from pages.ui.charts.steps import Course, Event, steps
 from pages.ui.charts.strips import Strip, strips
 from pages.ui.charts.weights import Weights, weights
@@ -28,11 +31,12 @@ from pages.ui.charts.wiring import Panel, wiring
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
     "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "boxes": boxes,
-    "curves": curves, "weights": weights,
+    "curves": curves, "weights": weights, "levels": levels, "promises": promises, "rulers": rulers,
 }
 """Name of a chart → what draws it."""
 
 __all__ = ["CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Boxes", "Cells", "Course", "Curve",
-           "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip",
-           "Text", "Weights", "bars", "boxes", "causes", "cells", "curves", "exponents", "finite_range", "grid",
-           "literal", "profile", "ribbons", "shortened", "steps", "strips", "weights", "wiring"]
+           "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Levels", "Norms", "Panel", "Part",
+           "Ribbon", "Series", "Span", "Strip", "Text", "Weights", "bars", "boxes", "causes", "cells", "curves",
+           "exponents", "finite_range", "grid", "levels", "literal", "profile", "promises", "ribbons", "rulers",
+           "shortened", "steps", "strips", "weights", "wiring"]
