@@ -116,7 +116,10 @@ def integer_layernorm(x: F64, steps: F64, scheme: Scheme) -> Outcome:
 
 
 def requantized(value: I64, factor: float) -> I64:
-    """Return value·factor/2^INVERSE_BITS to the nearest whole number, by one whole multiplier and a shift."""
+    """Return value·factor/2^INVERSE_BITS to the nearest whole number, by one whole multiplier and a shift.
+
+    `value`: of up to INVERSE_BITS bits; `factor`: from 1/2 on. The product has 64 bits.
+    """
     mantissa, exponent = np.frexp(factor)
     multiplier = int(np.rint(mantissa * 2**MULTIPLIER_BITS))
     shift = INVERSE_BITS + MULTIPLIER_BITS - int(exponent)
@@ -126,13 +129,12 @@ def requantized(value: I64, factor: float) -> I64:
 def newton_root(value: I64) -> I64:
     """Return ⌊√value⌋ by Newton's method in whole numbers, from above: r ← ⌊(r + ⌊value/r⌋)/2⌋ until it stops falling.
     """
-    root = np.left_shift(1, (_bit_length(value) + 1) // 2)  # at least √value
+    root = np.left_shift(1, (_bit_length(value) + 1) // 2)  # at least √value, and at least 1
     while True:
-        lower = (root + value // root) >> 1
-        falls = lower < root
-        if not falls.any():
+        lower = np.maximum((root + value // root) >> 1, 1)
+        if not (lower < root).any():
             return np.where(value == 0, 0, root)
-        root = np.where(falls, np.maximum(lower, 1), root)
+        root = np.minimum(lower, root)
 
 
 def _by_newton(squares: I64, _fraction: int) -> I64:

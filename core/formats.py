@@ -74,7 +74,8 @@ def rounded(values: ArrayLike, name: str) -> F64:
         return x
     _, exponent = np.frexp(x)  # |x| = m·2^exponent with 1/2 ≤ m < 1
     step = np.ldexp(1.0, np.maximum(exponent - 1, one.low) + 1 - one.digits)
-    near: F64 = np.rint(x / step) * step  # exact but for the rounding: the step is a power of two
+    with np.errstate(over="ignore"):
+        near: F64 = np.rint(x / step) * step  # exact but for the rounding: the step is a power of two
     beyond = np.copysign(np.inf, x) if one.infinite else np.nan
     return np.where(np.abs(near) > one.largest, beyond, near)
 
@@ -82,7 +83,7 @@ def rounded(values: ArrayLike, name: str) -> F64:
 def square(value: float, name: str) -> float:
     """Return x² rounded to the format called `name`, of x rounded to it: in float16 infinite from 256 on."""
     with np.errstate(over="ignore"):
-        return float(rounded(rounded(value, name) ** 2, name))
+        return float(rounded(np.square(rounded(value, name)), name))
 
 
 def fates(value: float) -> Mapping[str, str]:

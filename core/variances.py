@@ -151,7 +151,7 @@ def _working(x: F64, works: str) -> tuple[Array, Keep]:
 
 
 def _sum(x: Array, keep: Keep) -> Array:
-    total = np.zeros_like(x[0])
+    total: Array = np.zeros_like(x[0])
     for row in x:
         total = keep(total + row)
     return total

@@ -23,7 +23,7 @@ app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
 NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
 MENU = ["首页", "漂移", *(keys("zh")[f"{name}.title"]
-                      for name in ("gradients", "entropy", "live", "softmax", "sweep", "runs"))]
+                      for name in ("gradients", "entropy", "precision", "live", "softmax", "sweep", "runs"))]
 PAGE = """
 import streamlit as st
 from pages.ui.language import words

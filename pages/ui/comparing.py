@@ -50,7 +50,7 @@ def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
         desk.base()
         changes = desk.variants() if place.most else desk.view.variants
         if looked.variants:
-            st.caption(t(f"{place.name}.fixed"))
+            st.caption(t(f"{place.name}.fixed_{st.session_state['view']}"))
     desk.at_hand()
     asked, chart, settings = st.container(), st.container(), desk.settings(place.at_hand)
 

@@ -150,7 +150,7 @@ def layers_of(at: str, depth: int) -> list[int]:
 
 
 def _slide(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
-    st.select_slider(t(f"precision.{name}"), list(place.shown[name]), key=name, width=260,
+    st.select_slider(t(f"precision.{name}"), list(place.shown[name]), key=name, width=200,
                      help=t(f"precision.{name}_help"), format_func=lambda value: number(float(value)))
 
 

@@ -5,9 +5,8 @@ A value that is not finite is no bar: it is a triangle at 0 and its words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
@@ -36,14 +35,13 @@ class Part:
 class Levels:
     """R things in `rows`, the first on top; parts follow each other. `said`: at the end of each bar; `hovers`: of each.
 
-    `references`: words → value of dotted lines; `chosen`: a row whose name is bold.
+    `chosen`: a row whose name is bold.
     """
 
     rows: Sequence[str]
     parts: Sequence[Part]
     said: Sequence[str]
     hovers: Sequence[str]
-    references: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     chosen: str = ""
 
 
@@ -56,24 +54,16 @@ def levels(table: Levels, frame: Frame, _t: Text) -> go.Figure:
     bars = [_bar(part, values, place, rows, table) for place, (part, values) in enumerate(
         zip(table.parts, kept, strict=True))]
     figure = go.Figure([*bars, _ends(rows, np.where(bad, 0.0, whole), bad, table)], marks.layout(frame, ""))
-    low, high = finite_range(np.append(whole, [0.0, *_near(table, whole)]), "linear") or (0.0, 1.0)
-    room = (high - low) or 1.0
+    low, high = finite_range(np.append(whole, 0.0), "linear") or (0.0, 1.0)
+    room = 0.03 * (high - low) or 1.0
+    letters = max((2 * len(words) - len(words.encode("ascii", "ignore")) for words in table.said), default=0)
     figure.update_layout(
         barmode="relative", bargap=0.25, showlegend=len(table.parts) > 1,
-        xaxis={"title": {"text": frame.x_title}, "range": [low - (0.3 * room if low < 0 else 0), high + 0.4 * room],
-               "zeroline": True},
+        margin={"r": 24 + (8 * letters if high > 0.5 * -low else 0)},
+        xaxis={"title": {"text": frame.x_title}, "range": [low - room * (low < 0), high + room], "zeroline": True},
         yaxis={"type": "category", "categoryarray": rows, "range": [len(rows) - 0.5, -0.5], "showgrid": False,
                "title": {"text": frame.y_title}})
-    for words, value in table.references.items():
-        if value in _near(table, whole):
-            figure.add_vline(value, line={"dash": "2px,4px", "width": 2}, annotation={"text": words})
     return figure
-
-
-def _near(table: Levels, whole: NDArray[np.floating]) -> list[float]:
-    """Return the references that are not far beyond the bars."""
-    most = float(np.abs(whole).max(initial=0.0))
-    return [value for value in table.references.values() if value <= 2 * most]
 
 
 def _bar(part: Part, values: NDArray[np.floating], place: int, rows: Sequence[str], table: Levels) -> go.Bar:
@@ -83,13 +73,13 @@ def _bar(part: Part, values: NDArray[np.floating], place: int, rows: Sequence[st
     return go.Bar(x=values, y=list(rows), orientation="h", name=part.name, uid=f"part{place}",
                   hovertext=list(table.hovers), hovertemplate="%{hovertext}<extra></extra>",
                   marker={"color": colors, "line": {"width": 0},
-                          "pattern": {"shape": shapes, "fgcolor": "#ffffff", "size": 7, "solidity": 0.25}})
+                          "pattern": {"shape": shapes, "fgcolor": "#ffffff", "size": 8, "solidity": 0.2,
+                                      "fillmode": "overlay"}})
 
 
 def _ends(rows: Sequence[str], ends: NDArray[np.floating], bad: NDArray[np.bool_], table: Levels) -> go.Scatter:
-    """Write what is said at the end of each bar, after a triangle where there is none."""
+    """Write what is said at the end of each bar, after a triangle where there is none; beside a bar below 0 at 0."""
     said = [f"{'▲ ' if no_bar else ''}{marks.literal(words)}" for no_bar, words in zip(bad, table.said, strict=True)]
-    sides = ["middle left" if end < 0 else "middle right" for end in ends]
-    return go.Scatter(x=ends, y=list(rows), mode="text", text=[f" {words} " for words in said], textposition=sides,
-                      textfont={"size": theme.TEXT_PX}, cliponaxis=False, showlegend=False, hoverinfo="skip",
-                      uid="said")
+    return go.Scatter(x=np.maximum(ends, 0.0), y=list(rows), mode="text", text=[f" {words}" for words in said],
+                      textposition="middle right", textfont={"size": theme.TEXT_PX}, cliponaxis=False,
+                      showlegend=False, hoverinfo="skip", uid="said")

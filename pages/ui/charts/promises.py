@@ -1,4 +1,4 @@
-"""Whether each norm of each variant kept its promise: a cell a norm, variants over layers.
+"""Whether the norms of each variant kept their promise: a cell a layer, variants over depth.
 
 The file knows looks, not rules.
 """
@@ -29,8 +29,8 @@ LOOKS: dict[str, Look] = {
 
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """The norms of R variants. `columns`: where they stand; `rows`: the variants; `names`, `says`: (R, C), states and
-    what was measured. A name that is no state is no norm.
+    """The norms of R variants. `columns`: layers; `rows`: the variants; `names`, `says`: (R, C), states and what was
+    measured. A name that is no state is no norm.
     """
 
     columns: Sequence[str]
@@ -43,10 +43,7 @@ def promises(table: Norms, frame: Frame, t: Text) -> go.Figure:
     """Draw the cells; the words of a state are ``promise.*``."""
     words = {state: t(f"promise.{state}") for state in LOOKS}
     counts = {state: sum(list(row).count(state) for row in table.names) for state in LOOKS}
-    hovers = [[f"<b>{words.get(state, '')}</b><br>{says}" for state, says in zip(*row, strict=True)]
-              for row in zip(table.names, table.says, strict=True)]
-    rows = [marks.literal(row) for row in table.rows]
-    drawn = States(table.columns, rows, table.names, hovers, LOOKS)
+    drawn = States(table.columns, [marks.literal(row) for row in table.rows], table.names, table.says, LOOKS)
     said = " · ".join(f"{words[state]}: {count}" for state, count in counts.items() if count)
     figure = go.Figure([fills(drawn, f"{frame.x_title} %{{x}}<br>%{{y}}"), *signs(drawn, words, {})],
                        marks.layout(frame, said))

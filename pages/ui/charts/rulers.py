@@ -5,6 +5,7 @@ It draws what it is handed; it knows no format.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,12 +45,13 @@ def rulers(spans: Sequence[Span], value: float, frame: Frame, t: Text) -> go.Fig
                        textposition="middle right", textfont={"size": theme.TEXT_PX}, cliponaxis=False,
                        showlegend=False, hoverinfo="skip")
     if value:
-        figure.add_vline(abs(value), line={"color": theme.ABOVE_COLOR, "width": 3, "dash": "6px,3px"},
-                         annotation={"text": f"|x| = {abs(value):.6g}", "yref": "paper", "y": 1, "yanchor": "bottom"})
+        figure.add_vline(abs(value), line={"color": theme.ABOVE_COLOR, "width": 3, "dash": "6px,3px"})
+        figure.add_annotation(x=math.log10(abs(value)), y=1, yref="paper", yanchor="bottom",
+                              text=f"|x| = {abs(value):.9g}")
     figure.update_layout(
-        xaxis={"type": "log", "title": {"text": frame.x_title}, "nticks": 10},
+        xaxis={"type": "log", "title": {"text": frame.x_title}, "dtick": 10, "tick0": 0},
         yaxis={"type": "category", "categoryarray": names, "range": [len(names) - 0.4, -0.6], "showgrid": False},
-        margin={"r": 260})
+        legend={"y": 1.14}, margin={"r": 260})
     return figure
 
 

@@ -38,8 +38,8 @@ def layout(titles: Sequence[str], values: Sequence[NDArray[np.floating]], frame:
         top = 1 - place * height
         shown = finite_range(drawn, frame.y_scale)
         made = value_axis.layout(shown, Frame("", "", title, frame.y_scale), axis_for(frame.y_scale, drawn), t)
-        domain = {"domain": [max(top - height + GAP, 0), top], "nticks": 6}
-        found[f"yaxis{name[1:]}"] = made["yaxis"] | domain | {"zeroline": frame.y_scale == "linear"}
+        linear = {"zeroline": True, "nticks": 6} if frame.y_scale == "linear" else {}
+        found[f"yaxis{name[1:]}"] = made["yaxis"] | linear | {"domain": [max(top - height + GAP, 0), top]}
         found[f"yaxis{edge[1:]}"] = marks.EDGE_AXIS | {"overlaying": name}
         found["annotations"] += [note | {"yref": f"{name} domain"} for note in made["annotations"]]
         found["shapes"] += [shape | {"yref": name} for shape in made["shapes"]]

@@ -119,7 +119,7 @@ PRECISION_VIEWS: dict[str, Viewpoint | Lab] = {
                           variants=FORMATS),
     "underflow": Viewpoint(underflow.underflow, underflow.judge, ("of", "who"), spoken=2, variants=FORMATS),
     "silent": Viewpoint(silent.silent, silent.judge, report=silent.report, variants=NORMS),
-    "difference": Viewpoint(format_gap.difference, format_gap.judge, ("stat", "site", "of", "who"),
+    "difference": Viewpoint(format_gap.difference, format_gap.judge, ("stat", "site", "of"),
                             report=format_gap.report, variants=FORMATS),
     "variance": Lab(variance.variance, ("arithmetic", "ratio", "sigma", "entries", "draw")),
     "integer": Lab(integer.integer, ("bits", "quantum", "root", "fraction", "entries", "draw")),

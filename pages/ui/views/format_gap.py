@@ -25,13 +25,16 @@ from pages.ui.text import Words
 from pages.ui.views import depth, overview
 from pages.ui.views.depth import Number, Shown
 
+DASHES = {"float16": "solid", "bfloat16": "12px,6px"}
+"""Format → its line."""
+
 
 def difference(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
-    """The relative difference at one site over depth; below it that of every site of one format, a click chooses."""
+    """The relative difference at one site over depth; below it every site, a map a format; a click chooses."""
     asked = Number(shown["stat"], shown["site"], shown["of"] == "gradient")
     if len(measured) < 2 or measured[0].experiment.protocol.dtype != "float32":
         return [Picture("gap", None, "", Subject(), dict, remarks=(t("precision.no_reference"),))]
-    return [_lines(measured, asked, t), _map(measured, asked, shown, t)]
+    return [_lines(measured, asked, t), *(_map(one, measured[0], asked, t) for one in measured[1:])]
 
 
 def judge(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
@@ -60,16 +63,17 @@ def _lines(measured: Sequence[Measured], asked: Number, t: Words) -> Picture:
     """Return a line a narrow format, with the unit roundoff of each as dotted lines."""
     base, *others = measured
     assert base.trace is not None
+    runs = {one.name: one.experiment.protocol.dtype for one in others}
     found: dict[str, Series | None] = {}
     for one in others:
         assert one.trace is not None
         cells = format_gap.gap(one.trace, base.trace, asked.statistic, asked.gradient)
         found[one.name] = _series(one, cells, asked)
-    dressed = depth.dressed(found, measured)
+    dressed = {name: None if line is None else replace(line, style=replace(line.style, dash=DASHES[runs[name]]))
+               for name, line in depth.dressed(found, measured).items()}
     series = [line for line in dressed.values() if line is not None]
     title = depth.titled(asked, t("precision.from_float32", where=depth.at(asked.site, t)), t)
-    units = {t("precision.unit", format=one.experiment.protocol.dtype): FORMATS[one.experiment.protocol.dtype].unit
-             for one in others}
+    units = {t("precision.unit", format=name): FORMATS[name].unit for name in runs.values()}
     scale = depth.positive([one.values for one in series], "log")
     frame = charts.Frame(title, asked.name, t("precision.relative"), scale, x_title=t("drift.depth"), references=units)
     remarks = depth.missing(others, asked, t)
@@ -91,18 +95,17 @@ def _series(one: Measured, cells: Landscape, asked: Number) -> Series | None:
                   key=one.variant.key)
 
 
-def _map(measured: Sequence[Measured], asked: Number, shown: Shown, t: Words) -> Picture:
-    """Return every site of the format that is looked at; the base lies nowhere from itself, so then the next one."""
-    one, base = measured[min(max(int(shown["who"]), 1), len(measured) - 1)], measured[0]
+def _map(one: Measured, base: Measured, asked: Number, t: Words) -> Picture:
+    """Return every site of one format in every layer."""
     assert one.trace is not None and base.trace is not None
     found = format_gap.gap(one.trace, base.trace, asked.statistic, asked.gradient)
     named = replace(found, statistic="format_gap")
     title = depth.titled(asked, t("precision.gap_map", variant=one.name), t)
     frame = charts.Frame(title, t("precision.relative"), "", depth.positive([found.values.ravel()], "log"),
                          x_title=t("drift.depth"))
-    drawn = replace(overview.cells(named, shown["site"], t), name=one.name)
+    drawn = replace(overview.cells(named, asked.site, t), name=one.name)
     remarks = overview.remarks(found, t)
-    return Picture("gap_map", None if remarks else charts.grid(drawn, frame, t), title,
+    return Picture(f"gap_map.{one.experiment.protocol.dtype}", None if remarks else charts.grid(drawn, frame, t), title,
                    Subject((asked.statistic,), found.sites, asked.gradient, ("format_gap",)),
                    partial(overview.table, named, t),
                    overview.AROUND_PX + overview.ROW_PX * max(len(found.sites), 4), remarks, picks=True,

@@ -98,7 +98,8 @@ def _map(found: Landscape, one: Measured, shown: Shown, t: Words) -> Picture:
     """Return the room in every cell; what is beyond has the other colour."""
     title = _title(one, shown, "headroom_map", t)
     frame = charts.Frame(title, t("precision.headroom"), "", "linear", x_title=t("drift.depth"))
-    cells = replace(overview.cells(found, shown["site"], t), name=one.name, signed=True)
+    cells = replace(overview.cells(found, shown["site"], t), name=one.name, signed=True, crossed=found.values < 0,
+                    crossing="precision.crossed")
     return Picture("headroom_map", charts.grid(cells, frame, t) if found.sites else None, title,
                    Subject(("absmax",), found.sites, extra=("headroom",)), partial(overview.table, found, t),
                    overview.AROUND_PX + overview.ROW_PX * max(len(found.sites), 4),

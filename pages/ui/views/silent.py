@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +25,8 @@ from pages.ui.views import depth, overview
 from pages.ui.views.depth import Shown
 
 ROW_PX, AROUND_PX = 40, 200
+DASHES = {"compute": "solid", "float32": "12px,6px"}
+"""How a norm is computed → its line: naive ones are whole, early casts are dashed."""
 
 Pairs = Mapping[str, tuple[Measured, Measured]]
 """What is compared in words → the run that is different, and the one with its norm in float32, cast after γ."""
@@ -83,7 +86,8 @@ def _apart(measured: Sequence[Measured], t: Words) -> Picture:
     looks, found = depth.looks(measured), dict[str, Series | None]()
     for said, (one, other) in pairs(measured, t).items():
         layers, values = over_layers(one, other)
-        found[said] = Series(said, np.array(layers, np.int64), values, looks[one.name], key=one.variant.key)
+        look = replace(looks[one.name], dash=DASHES[_computed(one)[0]])
+        found[said] = Series(said, np.array(layers, np.int64), values, look, key=one.variant.key)
     series = [line for line in found.values() if line is not None]
     title = t("precision.apart_title")
     scale = depth.fitting([one.values for one in series], "log", "zero_frac")  # 0 is no fault
@@ -92,46 +96,43 @@ def _apart(measured: Sequence[Measured], t: Words) -> Picture:
     drawn = any(one.values.size for one in series)
     return Picture("apart", charts.profile(series, frame, t) if drawn else None, title,
                    Subject(("rms",), extra=("format_gap",)), partial(depth.table, found, t),
-                   depth.SMALL_PX + depth.LEGEND_PX * rows, () if drawn else (t("precision.no_norm"),))
+                   depth.SMALL_PX + depth.LEGEND_PX * rows, () if drawn else (t("precision.no_pair"),))
 
 
 def _promises(measured: Sequence[Measured], t: Words) -> Picture:
-    """Return the cells of all norms: variants over layers and, in each layer, its norms in order."""
-    found = {one.name: _of(one) for one in measured}
-    places = list(dict.fromkeys(place for known in found.values() for place in known))
+    """Return a cell a layer: the state of the norm in it that is worst off; variants over layers."""
+    found = {one.name: promise.findings(one.trace, one.experiment) for one in measured if one.trace is not None}
+    layers = sorted({norm.layer for norms in found.values() for norm in norms})
     last = max((one.experiment.model.n_layers for one in measured), default=0)
-    columns = [_column(layer, site, last, t) for layer, site in places]
-    names = [[known[place].state if place in known else "" for place in places] for known in found.values()]
-    says = [[_says(known[place], t) if place in known else "" for place in places] for known in found.values()]
+    cells = [[[norm for norm in norms if norm.layer == layer] for layer in layers] for norms in found.values()]
+    names = [[_worst(cell) for cell in row] for row in cells]
+    says = [["<br>".join(_says(norm, t) for norm in cell) for cell in row] for row in cells]
     title = t("precision.promises_title")
-    frame = charts.Frame(title, "rms", "", "linear", x_title=t("precision.norms"))
-    table = charts.Norms(columns, list(found), names, says)
-    return Picture("promises", charts.promises(table, frame, t) if places else None, title,
-                   Subject(("rms", "zero_frac"), tuple(dict.fromkeys(site for _, site in places)),
-                           extra=("norm_promise",)),
-                   partial(_table, found, t), AROUND_PX + ROW_PX * len(found),
-                   () if places else (t("precision.no_norm"),))
+    frame = charts.Frame(title, "rms", "", "linear", x_title=t("drift.depth"))
+    table = charts.Norms([overview.column(layer, last, t) for layer in layers], list(found), names, says)
+    sites = tuple(dict.fromkeys(norm.site for norms in found.values() for norm in norms))
+    return Picture("promises", charts.promises(table, frame, t) if layers else None, title,
+                   Subject(("rms", "zero_frac"), sites, extra=("norm_promise",)), partial(_table, found, t),
+                   AROUND_PX + ROW_PX * len(found), () if layers else (t("precision.no_norm"),))
 
 
-def _of(one: Measured) -> dict[tuple[int, str], Finding]:
-    assert one.trace is not None
-    return {(found.layer, found.site): found for found in promise.findings(one.trace, one.experiment)}
+WORST = ("zero", "part", "off", "not_finite", "kept", "unjudged")
+"""States of a norm, the one that is shown of several first."""
 
 
-def _column(layer: int, site: str, last: int, t: Words) -> str:
-    """Name a norm by its layer, and by which of the layer's two it is."""
-    first = site in ("norm1", "resid_mid")
-    return overview.column(layer, last, t) if layer == last else f"{layer}{'a' if first else 'b'}"
+def _worst(norms: Sequence[Finding]) -> str:
+    return min((norm.state for norm in norms), key=WORST.index, default="")
 
 
 def _says(found: Finding, t: Words) -> str:
-    return t("precision.promise_said", place=explain.named(found.site, found.layer, t), rms=number(found.rms),
+    return t("precision.promise_said", state=t(f"promise.{found.state}"),
+             place=explain.named(found.site, found.layer, t), rms=number(found.rms),
              promised=number(found.promised), read=t(f"site.{found.read}"), read_rms=number(found.read_rms),
              zeros=number(100 * found.zeros))
 
 
-def _table(found: Mapping[str, Mapping[tuple[int, str], Finding]], t: Words) -> Columns:
-    rows = [(name, one) for name, known in found.items() for one in known.values()]
+def _table(found: Mapping[str, Sequence[Finding]], t: Words) -> Columns:
+    rows = [(name, one) for name, norms in found.items() for one in norms]
     return {t("drift.variant"): [name for name, _ in rows], t("chart.layer"): [one.layer for _, one in rows],
             t("drift.site"): [one.site for _, one in rows], t("overview.state"): [
                 t(f"promise.{one.state}") for _, one in rows],

@@ -57,8 +57,7 @@ def _bars(one: Measured, snapshot: Snapshot, gradient: bool, t: Words) -> Pictur
     title = t("precision.underflow_title", variant=one.name,
               of=t("drift.of_gradient" if gradient else "drift.of_forward"))
     frame = charts.Frame(title, "share", "", "linear", x_title=t("precision.share"))
-    limit = {t("precision.lost_limit", limit=number(100 * THRESHOLDS["lost_share16"])): THRESHOLDS["lost_share16"]}
-    figure = charts.levels(charts.Levels(sites, parts, said, hovers, limit), frame, t) if sites else None
+    figure = charts.levels(charts.Levels(sites, parts, said, hovers), frame, t) if sites else None
     return Picture("underflow", figure, title, Subject(tuple(PARTS.values()), tuple(sites), gradient),
                    lambda: {t("drift.site"): sites, t("chart.layer"): [snapshot.layout.sites[row][0] for row in rows],
                             **{("grad_" if gradient else "") + statistic: part.values.tolist()

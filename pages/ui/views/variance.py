@@ -15,8 +15,8 @@ from pages.ui.picture import Columns, Picture, Subject, Told
 from pages.ui.text import Words
 from pages.ui.views.depth import Shown
 
-SWEPT: tuple[float, ...] = tuple(np.geomspace(0.1, 1e8, 73).tolist())
-"""μ/σ that the curves are drawn through, eight a decade."""
+SWEPT: tuple[float, ...] = tuple(np.geomspace(0.1, 1e8, 46).tolist())
+"""μ/σ that the curves are drawn through, five a decade."""
 
 LOOKS: Mapping[str, theme.Style] = {
     "naive": theme.Style(theme.WARNING_COLOR),
