@@ -177,8 +177,8 @@ def test_a_gap_to_zero_is_infinite_and_of_two_zeros_none():
 
 
 def test_runs_of_other_sites_are_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="^the runs have other sites; allowed: runs that differ in their number "
-                                         "format only$"):
+    with pytest.raises(ValueError, match=r"^the runs have other sites; allowed: runs that differ in their number "
+                                         r"format only$"):
         gap(run(), run(model__norm="none"), "rms")
 
 

@@ -48,10 +48,10 @@ class Levels:
 def levels(table: Levels, frame: Frame, _t: Text) -> go.Figure:
     """Draw the bars; `x_title` says what their length is."""
     rows = [f"<b>{row}</b>" if row == table.chosen else row for row in map(marks.literal, table.rows)]
-    kept = [np.where(np.isfinite(part.values), part.values, 0.0) for part in table.parts]
-    whole = np.sum(kept, axis=0) if kept else np.empty(0)
-    bad = ~np.all([np.isfinite(part.values) for part in table.parts], axis=0)
-    bars = [_bar(part, values, place, rows, table) for place, (part, values) in enumerate(
+    values = np.reshape([part.values for part in table.parts], (len(table.parts), len(rows)))
+    kept = np.where(np.isfinite(values), values, 0.0)
+    whole, bad = kept.sum(0), ~np.isfinite(values).all(0)
+    bars = [_bar(part, lengths, place, rows, table) for place, (part, lengths) in enumerate(
         zip(table.parts, kept, strict=True))]
     figure = go.Figure([*bars, _ends(rows, np.where(bad, 0.0, whole), bad, table)], marks.layout(frame, ""))
     low, high = finite_range(np.append(whole, 0.0), "linear") or (0.0, 1.0)
