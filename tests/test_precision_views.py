@@ -20,7 +20,7 @@ from core.headroom import headroom
 from core.silent import STATES
 from core.variances import ARITHMETICS, METHODS, data
 from pages.ui import charts, component, explain, link
-from pages.ui.charts import promises
+from pages.ui.charts.promises import LOOKS
 from pages.ui.link import View
 from pages.ui.places import HALVES, PRECISION, Form
 from pages.ui.text import LANGUAGES, Words
@@ -170,7 +170,7 @@ def test_silent_zeros_have_a_cell_a_layer_and_the_pairs_are_told_apart():
     assert states.count(EN("promise.zero")) == 7  # two norms in each of three layers, and the final one
     crosses = next(trace for trace in cells.figure.data if trace.uid == "zero")
     assert len(crosses.x) == 4 and set(crosses.y) == {"float16 compute after"}
-    assert set(promises.LOOKS) == set(STATES) == set(silent.WORST)
+    assert set(LOOKS) == set(STATES) == set(silent.WORST)
     columns = apart.columns()
     assert columns[EN("precision.pair_naive", format="float16")] == [1.0] * 4
     for name in HALVES:

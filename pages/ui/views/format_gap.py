@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,6 +46,8 @@ def judge(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
 def report(measured: Sequence[Measured], t: Words) -> None:
     """Say loss and gradient norm of every format, and how far they lie from float32's."""
     base, *others = measured
+    if base.experiment.protocol.dtype != "float32":
+        return  # it is still on its way
     assert base.trace is not None
     rows: dict[str, list[str]] = {t("drift.variant"): [base.name, *(one.name for one in others)]}
     for name in ("loss", "grad_total_norm"):
@@ -56,7 +59,7 @@ def report(measured: Sequence[Measured], t: Words) -> None:
 
 
 def _number(value: float) -> str:
-    return f"{value:.6g}"
+    return f"{value:.6g}" if math.isfinite(value) else number(value)
 
 
 def _lines(measured: Sequence[Measured], asked: Number, t: Words) -> Picture:

@@ -58,7 +58,7 @@ def pairs(measured: Sequence[Measured], t: Words) -> Pairs:
     plain = {one.experiment.protocol.dtype: one for one in measured if _computed(one) == ("float32", "after")}
     for one in measured:
         name, how = one.experiment.protocol.dtype, _computed(one)
-        if one is not measured[0] and how != ("float32", "after") and name in plain:
+        if how != ("float32", "after") and name in plain:
             found[t(f"precision.pair_{'naive' if how[0] == 'compute' else 'cast'}", format=name)] = one, plain[name]
     return found
 
