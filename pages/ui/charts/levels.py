@@ -50,7 +50,7 @@ def levels(table: Levels, frame: Frame, _t: Text) -> go.Figure:
     rows = [f"<b>{row}</b>" if row == table.chosen else row for row in map(marks.literal, table.rows)]
     values = np.reshape([part.values for part in table.parts], (len(table.parts), len(rows)))
     kept = np.where(np.isfinite(values), values, 0.0)
-    whole, bad = kept.sum(0), ~np.isfinite(values).all(0)
+    whole, bad = kept.sum(0), np.asarray((~np.isfinite(values)).any(0))
     bars = [_bar(part, lengths, place, rows, table) for place, (part, lengths) in enumerate(
         zip(table.parts, kept, strict=True))]
     figure = go.Figure([*bars, _ends(rows, np.where(bad, 0.0, whole), bad, table)], marks.layout(frame, ""))

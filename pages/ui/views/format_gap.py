@@ -53,7 +53,7 @@ def report(measured: Sequence[Measured], t: Words) -> None:
     for name in ("loss", "grad_total_norm"):
         known = [format_gap.whole(one.trace, base.trace)[name] for one in measured if one.trace is not None]
         rows[t(f"extra.{name}")] = [_number(known[0].value), *(
-            f"{_number(one.value)} ({t('precision.percent_off', percent=number(100 * one.relative))})"
+            t("precision.percent_off", value=_number(one.value), percent=number(100 * one.relative))
             for one in known[1:])]
     st.table(rows, border="horizontal", hide_index=True)
 

@@ -96,7 +96,8 @@ def _naive(shown: Shown, t: Words) -> Told:
     frame = charts.Frame(title, "", "", "log", x_title=t("precision.ratio_axis"))
     drawing = Drawing(curves, t("precision.relative_error"), t("precision.relative_error"))
     said = t("precision.semicolon").join(
-        f"{t(f'precision.arithmetic_{name}')} {number(found.lost_from('naive'))} (1/√u = {number(found.unit**-0.5)})"
+        t("precision.lost_of", arithmetic=t(f"precision.arithmetic_{name}"), limit=number(found.unit**-0.5),
+          lost=number(found.lost_from("naive")))
         for name, found in known.items())
     return Told(Picture("naive", charts.curves([drawing], frame, t, log=True), title,
                         Subject(extra=("variance_error", "variance_theory")), partial(_naive_table, known), 520),
