@@ -27,6 +27,7 @@ THRESHOLDS: dict[str, float] = {
     "collapsed_cosine": 0.95,
     "float16_max": FLOAT16_MAX,
     "lost_share16": 0.01,
+    "norm_off": 0.1,
     "overwritten_cosine": 0.5,
     "idle_cosine": 0.999,
     "dominant_ratio": 2.0,
@@ -46,7 +47,8 @@ THRESHOLDS: dict[str, float] = {
 """steady: the stream stays within this factor of its own start, both ways. exploding, vanishing: slope of ln rms per
 block (0.05: doubling within 14 blocks), which is an alarm once the growth over all layers passes alarm_growth, or its
 inverse. collapsed: mean cosine between different tokens after the last block. lost_share16: share of a site's entries
-below the normal float16. overwritten, idle: mean cosine into and out of one block. dominant, faint: rms of a branch
+below the normal float16. norm_off: share by which the RMS of a norm's output misses 1.
+overwritten, idle: mean cosine into and out of one block. dominant, faint: rms of a branch
 over that of the stream it is added to. kurtosis: a Gaussian's is 3, that of models with outlier features in the
 hundreds and thousands (Bondarenko et al. 2023, arXiv:2306.12929). massive: of one entry, value and value over median
 (Sun et al. 2024, arXiv:2402.17762). even, stands out: rms of the largest token over that of the median token.
@@ -91,7 +93,8 @@ class Verdict:
     """A judgement as a code, with its numbers and the thresholds it compared them to.
 
     `alarm`: something is wrong; `expected`: code of what this configuration should show; `law`: as in Drift; `site`:
-    the site it speaks of, or the parameter, where it is about one (its layer is a number); `token`: a token's symbol.
+    the site it speaks of, or the parameter, where it is about one (its layer is a number); `token`: a token's symbol;
+    `format`: the number format that it is about.
     """
 
     code: str
@@ -102,6 +105,7 @@ class Verdict:
     law: str = ""
     site: str = ""
     token: str = ""
+    format: str = ""
 
 
 def drift(trace: Trace, site: str = STREAM, gradient: bool = False, step: int = -1) -> Drift:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from core.vocabulary import HISTOGRAM_HIGH, HISTOGRAM_LOW
 
 LOW, HIGH = -14, 15
 """The exponents ⌊log₂|x|⌋ of the least and the largest normal float16."""
+
+GONE = -25
+"""Below 2 to this power float16 rounds to 0."""
 
 SMALL_BY_NATURE = frozenset({"attn_pattern", "mlp_act"})
 """Sites whose small activations are no loss: an attention weight, or what an activation function lets through far below
@@ -44,17 +48,48 @@ def saving_scale(snapshot: Snapshot) -> float:
     Within: not more than lost_share16 of a site's entries below the least normal number, and none beyond the largest.
     NaN where no power does, or no histogram was recorded.
     """
+    losses = scaled(snapshot)
+    if losses is None:
+        return math.nan
+    shift = int(np.flatnonzero(losses.below <= THRESHOLDS["lost_share16"])[0])
+    return float(losses.scales[shift]) if losses.beyond[shift] == 0 else math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """What float16 loses of the gradients under a loss scale: at the worst site, shares of its entries, (K,) each.
+
+    `scales`: 1, 2, 4, …; `below`: below the least normal number, digits or all of it lost; `gone`: rounded to 0;
+    `beyond`: from 2^16 on, infinite. Entries that are 0 without any rounding are counted in none of them.
+    """
+
+    scales: F64
+    below: F64
+    gone: F64
+    beyond: F64
+
+
+def scaled(snapshot: Snapshot) -> Losses | None:
+    """Return what float16 would lose of the step's gradients under each power of two as loss scale.
+
+    From histograms by exponent; None where none was recorded, or every gradient is 0.
+    """
     counts = snapshot.histograms.get("gradients")
     if counts is None:
-        return math.nan
+        return None
     by_exponent = counts[:, :HISTOGRAM_HIGH - HISTOGRAM_LOW + 1]  # (S, 277)
-    filled = np.flatnonzero(by_exponent.any(0))
-    if not filled.size:
-        return math.nan
-    shares = by_exponent.cumsum(1) / np.maximum(counts[:, :-1].sum(1), 1)[:, None]  # up to each exponent
-    below = np.append(0.0, shares.max(0))[LOW - HISTOGRAM_LOW::-1]  # what is lost at a scale of 1, 2, 4, …
-    shift = int(np.flatnonzero(below <= THRESHOLDS["lost_share16"])[0])
-    return 2.0**shift if filled[-1] + HISTOGRAM_LOW + shift <= HIGH else math.nan
+    if not by_exponent.any():
+        return None
+    entries = np.maximum(counts[:, :-1].sum(1), 1)[:, None]
+    up_to = np.concatenate([np.zeros((len(counts), 1)), by_exponent.cumsum(1) / entries], 1)  # below each exponent
+    shifts = np.arange(LOW - HISTOGRAM_LOW + 1)
+
+    def under(exponent: int) -> F64:
+        worst: F64 = up_to[:, np.maximum(exponent - HISTOGRAM_LOW - shifts, 0)].max(0)
+        return worst
+
+    beyond = up_to[:, -1:] - up_to[:, np.maximum(HIGH + 1 - HISTOGRAM_LOW - shifts, 0)]
+    return Losses(np.exp2(shifts), under(LOW), under(GONE), beyond.max(0))
 
 
 def _over(group: Mapping[str, F64]) -> F64:

@@ -18,7 +18,9 @@ TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_inp
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
               "difference", "gaussian_softmax", "gaussian_activation", "products",
               "mean_pattern", "tape", "mean_field", "theory", "gradient_theory", "entropy_causes",
-              "softmax_row", "roles", "gradient_verdicts", "pools", "worked", "pitfalls")
+              "softmax_row", "roles", "gradient_verdicts", "pools", "worked", "pitfalls", "formats", "variances",
+              "fixed_point", "norm_casts", "headroom", "silent", "format_gap", "bench", "norm_bill", "ranking", "look",
+              "outcomes", "sweep")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},

@@ -71,6 +71,8 @@ CODES = [
     *(f"{direction}tails_{code}" for direction in ("", "gradient_") for code in ("gaussian", "heavy", "extreme")),
     *(f"{direction}range_{code}" for direction in ("", "gradient_") for code in ("fits", "small", "overflows")),
     "gradient_range_scalable", *(f"massive_{code}" for code in ("none", "some", "found")),
+    *(f"headroom_{code}" for code in ("infinite", "overflows", "tight", "fits")),
+    *(f"silent_{code}" for code in ("zero", "part", "off", "loud", "kept", "nothing")),
     *(f"sizes_{code}" for code in ("even", "differ", "first", "stand_out")), "look_zero", "gradient_look_zero",
     *(f"{direction}look_{code}" for direction in ("", "gradient_")
       for code in ("nan", "inf", "change", "power", "slow", "calm", "constant", "undefined", "not_observed")),

@@ -7,6 +7,7 @@ no view and no number.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import streamlit as st
 
@@ -15,10 +16,11 @@ from pages.ui.controls import Controls
 from pages.ui.language import words
 from pages.ui.link import View
 from pages.ui.places import Place
-from pages.ui.views import Viewpoint
+from pages.ui.text import Words
+from pages.ui.views import Lab, Viewpoint
 
 
-def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
+def page(place: Place, views: Mapping[str, Viewpoint | Lab]) -> None:
     """Draw the page of `place`; its words are under ``<place>.title``, ``<place>_view`` and ``<place>_view_help``."""
     t = words()
     desk = Controls(place, t)
@@ -28,15 +30,32 @@ def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
     for notice in notices:
         st.warning(explain.notice(notice, t), icon=":material/link_off:")
 
+    looked = views[desk.looked()]
+    if isinstance(looked, Lab):
+        _lab(looked, desk, place, t)
+    else:
+        _compare(looked, desk, place, t)
+
+
+def _lab(looked: Lab, desk: Controls, place: Place, t: Words) -> None:
+    """Draw a view that needs no run."""
+    shown = desk.shown(looked.asks, ())
+    desk.mirror(replace(desk.view, shown=shown))
+    panels.lab(looked, shown, t, place.name)
+
+
+def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
+    """Ask for base and variants, measure them and draw the view of what was measured."""
     with st.sidebar:
         desk.base()
-        changes = desk.variants()
-    looked = views[desk.looked()]
+        changes = desk.variants() if place.most else desk.view.variants
+        if looked.variants:
+            st.caption(t(f"{place.name}.fixed_{st.session_state['view']}"))
     desk.at_hand()
     asked, chart, settings = st.container(), st.container(), desk.settings(place.at_hand)
 
     base, wrong = desk.described()
-    compared, refused = link.compared(View(base=base, variants=changes))
+    compared, refused = link.compared(View(base=base, variants=looked.variants or changes))
     variants = controls.named(compared, t)
     with asked:
         shown = desk.shown(looked.asks, variants)

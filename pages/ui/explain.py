@@ -77,7 +77,8 @@ def sentence(verdict: Verdict, t: Words) -> str:
     limits = {name: number(value) for name, value in verdict.thresholds.items()}
     threshold, least = (*limits.values(), "", "")[:2]
     return t(f"verdict.{verdict.code}", law=t(f"law.{verdict.law}") if verdict.law else "", place=place(verdict, t),
-             token=_token(verdict, t), threshold=threshold, least=least, **{**limits, **shares, **values})
+             format=verdict.format, token=_token(verdict, t), threshold=threshold, least=least,
+             **{**limits, **shares, **values})
 
 
 def place(verdict: Verdict, t: Words) -> str:
@@ -104,12 +105,17 @@ def _token(verdict: Verdict, t: Words) -> str:
     return t("place.token", symbol=escaped(verdict.token), **where) if verdict.token else t("place.vector", **where)
 
 
+def sign(alarm: bool) -> str:
+    """Return the sign of a judgement."""
+    return ":red[:material/error:]" if alarm else ":green[:material/check_circle:]"
+
+
 def judgement(name: str, verdicts: Sequence[Verdict], t: Words, spoken: int = 1) -> None:
     """Draw the judgements on one variant: the first `spoken` and what was to be expected of them, the rest folded."""
     st.markdown(f"**{escaped(name)}**")
     for verdict, following in zip(verdicts[:spoken], [*verdicts[1:spoken], None], strict=False):
-        icon = (":red[:material/error:]" if verdict.alarm else ":gray[:material/pending:]" if verdict.code in UNDECIDED
-                else ":green[:material/check_circle:]")
+        waits = verdict.code in UNDECIDED and not verdict.alarm
+        icon = ":gray[:material/pending:]" if waits else sign(verdict.alarm)
         st.markdown(f"{icon} {sentence(verdict, t)}")
         if verdict.expected and (following is None or following.expected != verdict.expected):  # said once for both
             st.caption(t(f"expected.{verdict.expected}"))

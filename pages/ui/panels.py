@@ -22,7 +22,7 @@ from pages.ui.picture import Picture
 from pages.ui.places import ROLES
 from pages.ui.stage import Stage
 from pages.ui.text import Words
-from pages.ui.views import Viewpoint
+from pages.ui.views import Lab, Viewpoint
 from pages.ui.views.depth import said_once
 from pages.ui.views.tokens import focus
 
@@ -54,6 +54,14 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
     judgements(looked, stage.finished, shown, t)
+
+
+def lab(looked: Lab, shown: Mapping[str, str], t: Words, place: str) -> None:
+    """Draw a view that needs no run: sentences, and below each of them its picture."""
+    for one in looked.make(shown, t):
+        icon = "" if one.alarm is None else explain.sign(one.alarm)
+        st.markdown(f"{icon} {one.said}".strip())
+        panel(one.picture, [], t, place)
 
 
 def first_broken(trace: Trace) -> Verdict | None:

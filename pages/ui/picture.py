@@ -51,3 +51,15 @@ class Picture:
     picks: bool = False
     width: int = 0
     variant: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A picture and the sentences above it.
+
+    `alarm`: whether they say that something is wrong; None where they judge nothing.
+    """
+
+    picture: Picture
+    said: str
+    alarm: bool | None = None

@@ -13,10 +13,12 @@ from typing import Any
 
 from core.bench import AXES, FIELDS
 from core.experiment import Experiment, json_schema
+from core.fixed_point import ROOTS
 from core.outcomes import OUTCOMES
 from core.presets import preset
 from core.ranking import BY_ALARMS, CRITERIA
 from core.roles import MEASURES
+from core.variances import ARITHMETICS
 from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
 
 LAST = "last"
@@ -173,3 +175,33 @@ commas.
 
 `number`: what small multiples show; `after`: so many steps of training, 0 for none; `when`: the step that is looked at;
 `by`: what the ranking goes by; `way`: the pass whose costs are drawn."""
+
+HALVES = ("float16", "bfloat16")
+"""The formats that runs are compared in with float32."""
+
+RATIOS = ("0", *(f"{digit * 10**power:g}".replace("+0", "") for power in range(8) for digit in (1, 2, 5)), "1e8")
+"""μ/σ of the data whose variance is taken."""
+
+_LABS: dict[str, Collection[str]] = {
+    "arithmetic": tuple(ARITHMETICS), "ratio": RATIOS, "sigma": ("0.001", "0.01", "0.1", "1", "10", "100", "300"),
+    "entries": ("16", "64", "128", "256", "512"), "draw": tuple(map(str, range(10))),
+    "bits": tuple(map(str, range(2, 9))), "fraction": tuple(map(str, range(9))), "root": tuple(ROOTS),
+    "quantum": ("0.002", "0.005", "0.01", "0.02", "0.03", "0.05", "0.1", "0.2", "0.5", "1", "2"),
+    "narrow": HALVES, "gamma": ("0", "0.02", "0.1", "0.3", "1"),
+    "value": Form(r"-?[0-9]{1,12}(\.[0-9]{0,12})?(e[+-]?[0-9]{1,2})?", ("66246", "255.875", "6e-8")),
+}
+_LAB_DEFAULTS = {"arithmetic": "float16", "ratio": "10", "sigma": "1", "entries": "256", "draw": "0", "bits": "8",
+                 "fraction": "4", "root": "newton", "quantum": "0.03", "narrow": "bfloat16", "gamma": "0.1",
+                 "value": "66246"}
+
+PRECISION = Place(
+    "precision",
+    {"view": ("headroom", "underflow", "silent", "difference", "variance", "integer", "casts", "ruler"), **_MAP,
+     "who": tuple(str(number) for number in range(7)), "format": (*HALVES, "float32"), **_LABS},
+    {"view": "headroom", **_MAP_DEFAULTS, "who": "0", "format": "float16", **_LAB_DEFAULTS},
+    starts=MappingProxyType({"protocol.dtype": "float32"}), withheld=NOT_BUILT | OF_TRAINING | {"protocol.dtype"},
+    at_hand=("model.norm_dtype", "model.norm_cast", "model.init_gain", "protocol.loss_scale"), most=0)
+"""The same stack in several number formats, at initialization: the views say which. The last four views are of numbers
+alone, without a model. `format`: whose largest number is the measure; `entries`, `draw`: of drawn data; `ratio`,
+`sigma`: their μ/σ and σ; `quantum`: a step of whole numbers, in σ; `narrow`, `gamma`: of a norm's output; `value`: the
+number on the ruler."""

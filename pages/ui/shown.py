@@ -5,23 +5,27 @@ What the visitor chose is in the session under the query parameter's name. It kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import streamlit as st
 
 from core.experiment import Experiment
 from core.vocabulary import EMBED
+from pages.ui.explain import number
 from pages.ui.link import Variant
 from pages.ui.places import ENDS, LAST, Place
-from pages.ui.text import Words
+from pages.ui.text import Words, escaped
 
-SLIDER, CHOSEN, LOOK_AT = "shown.layer", "shown.at", "shown.look_at"
-"""Session keys: two widgets, and the name of a variant that is to be looked at from now on."""
+SLIDER, CHOSEN, TYPED, LOOK_AT = "shown.layer", "shown.at", "shown.value", "shown.look_at"
+"""Session keys: three widgets, and the name of a variant that is to be looked at from now on."""
 
 
 def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Words) -> dict[str, str]:
-    """Draw the controls called `asks` in one row; return what all views show, by the names of the place's `shown`."""
-    if "who" in place.shown:
+    """Draw the controls called `asks` in one row; return what all views show, by the names of the place's `shown`.
+
+    `variants`: those that there are to look at; none where a view shows no run.
+    """
+    if "who" in place.shown and variants:
         _fit(place, variants, t)
     with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
         for name in asks:
@@ -148,8 +152,38 @@ def layers_of(at: str, depth: int) -> list[int]:
     return sorted({layer for layer in map(int, at.split(".")) if EMBED <= layer < depth})[:MOST_LAYERS] or [depth - 1]
 
 
+def _slide(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    st.select_slider(t(f"precision.{name}"), list(place.shown[name]), key=name, width=200,
+                     help=t(f"precision.{name}_help"), format_func=lambda value: number(float(value)))
+
+
+def _pick(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    st.segmented_control(t(f"precision.{name}"), list(place.shown[name]), key=name, required=True,
+                         help=t(f"precision.{name}_help"),
+                         format_func=lambda value: t(said) if (said := f"precision.{name}_{value}") in t else value)
+
+
+def _value(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    """Draw the box of a number; a text that is none is refused beside it, and the last good number stays."""
+    state = st.session_state
+    if TYPED not in state or state[TYPED] in place.shown[name]:
+        state[TYPED] = state[name]
+    st.text_input(t(f"precision.{name}"), key=TYPED, help=t(f"precision.{name}_help"), on_change=_take_value,
+                  args=(place.shown[name],), width=260)
+    if state[TYPED] not in place.shown[name]:
+        st.error(t("link.form_value", value=escaped(state[TYPED][:60]), used=state[name]), icon=":material/block:")
+
+
+def _take_value(allowed: Collection[str]) -> None:
+    typed = st.session_state[TYPED] = st.session_state[TYPED].strip().lower().replace("−", "-")
+    if typed in allowed:
+        st.session_state["value"] = typed
+
+
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
     **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "when", "way"), _switch),
     **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "at": _at,
+    **dict.fromkeys(("format", "arithmetic", "root", "narrow"), _pick), "value": _value,
+    **dict.fromkeys(("ratio", "sigma", "entries", "draw", "bits", "fraction", "quantum", "gamma"), _slide),
 }
 """Name in a place's `shown` → its control."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pages.ui import theme
 from pages.ui.charts import marks, stacks
+from pages.ui.charts.axes import Axis
 from pages.ui.charts.marks import Frame, Part, Text
 
 
@@ -19,7 +20,7 @@ class Curve:
     """One curve, or points where they have an `error` (half the height of their bars), each (N,).
 
     `key`: the same in all languages; what the drawings have under the same key is one entry of the legend. `label`:
-    written beside its last point.
+    written beside its last point. What has no place on the axis is a triangle at its edge, if `marked`.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Curve:
     key: str
     error: NDArray[np.floating] | None = None
     label: str = ""
+    marked: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +52,31 @@ def curves(drawings: Sequence[Drawing], frame: Frame, t: Text, log: bool = False
     for place, trace in enumerate(traces):
         trace["showlegend"] = keys.index(keys[place]) == place
     figure["xaxis"] |= {"type": "log", "dtick": 1} if log else {}
-    return go.Figure(traces, figure)
+    gaps = [gap for place, one in enumerate(drawings) for row, curve in enumerate(one.curves)
+            if (gap := _gaps(curve, place, row, one.statistic, frame, t))]
+    return go.Figure([*traces, *gaps], figure)
+
+
+def _gaps(one: Curve, place: int, row: int, statistic: str, frame: Frame, t: Text) -> Part:
+    """Return the triangles of what has no place on the value axis; nothing where all has, or it is not to be marked."""
+    gaps = ~Axis(frame.y_scale).has_place(one.y)
+    if not (one.marked and gaps.any()):
+        return {}
+    series = marks.Series(one.name, np.arange(len(one.x)), one.y, one.style, key=one.key)
+    made = marks.triangles(series, gaps, row, f"{frame.x_title} %{{customdata:.4~g}}<br>{statistic}", t,
+                           ("x", stacks.axes(place)[1]))
+    x = one.x[made["x"]]
+    return made | {"x": x, "customdata": x, "uid": f"{one.key}{place}gaps", "legendgroup": one.key}
 
 
 def _trace(one: Curve, place: int, statistic: str, frame: Frame, keys: Sequence[str]) -> Part:
     """Return one curve; points are drawn last, so that they lie above."""
     alone = len(one.x) == 1
     points = one.error is not None or alone
+    y = np.where(Axis(frame.y_scale).has_place(one.y), one.y, np.nan)
     size = 16 if alone else 9
     return {
-        "type": "scatter", "x": one.x, "y": one.y, "yaxis": stacks.axes(place)[0], "name": one.name,
+        "type": "scatter", "x": one.x, "y": y, "yaxis": stacks.axes(place)[0], "name": one.name,
         "uid": f"{one.key}{place}", "legendgroup": one.key, "legendrank": 1000 + keys.index(one.key),
         "mode": ("markers" if points else "lines") + ("+text" if one.label else ""), "connectgaps": False,
         "line": {"color": one.style.color, "dash": one.style.dash, "width": 3},

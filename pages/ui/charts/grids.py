@@ -39,7 +39,8 @@ class Grid:
     `columns`, `rows`: their names, each once. `texts`: (R, C), written into the cells; `hovers`: (R, C), what the hover
     says instead of column and row; `non_finite`: (R, C), entries that were not finite; `chosen`: a row with a frame;
     `name`: of whom all of this is, said by the hover; `signed`: 0 has no colour, and both sides of it have their own;
-    `unseen`: key of what is said of cells that were not observed.
+    `unseen`: key of what is said of cells that were not observed; `crossed`: (R, C), cells with a cross, and
+    `crossing`: the key of why.
     """
 
     columns: Sequence[str]
@@ -54,6 +55,8 @@ class Grid:
     name: str = ""
     signed: bool = False
     unseen: str = "chart.unseen"
+    crossed: Mask | None = None
+    crossing: str = ""
 
     @property
     def seen(self) -> Mask:
@@ -110,6 +113,7 @@ def _signs(table: Grid, placed: Mask, frame: Frame, t: Text) -> Iterator[go.Scat
         (table.seen & ~placed & np.isfinite(table.values), "triangle-down", theme.WARNING_COLOR, "chart.no_place_log"),
         (placed & (table.counts > 0), "triangle-up-open", theme.WARNING_COLOR, "chart.cell_in_part"),
         (table.exists & ~table.observed, "line-ew-open", theme.OTHER_COLOR, table.unseen),
+        *([] if table.crossed is None else [(placed & table.crossed, "x-thin", theme.WARNING_COLOR, table.crossing)]),
     )
     of = f"<b>{marks.literal(table.name)}</b><br>" if table.name else ""
     for where, symbol, color, key in signs:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pages.ui.charts import marks, value_axis
-from pages.ui.charts.axes import Axis, finite_range
+from pages.ui.charts.axes import axis_for, finite_range
 from pages.ui.charts.marks import Frame, Part, Text
 
 GAP = 0.09
@@ -27,7 +27,7 @@ def axes(place: int) -> tuple[str, str]:
 
 
 def layout(titles: Sequence[str], values: Sequence[NDArray[np.floating]], frame: Frame, t: Text) -> Part:
-    """Return the layout of so many drawings as there are `titles` of value axes, which are linear.
+    """Return the layout of so many drawings as there are `titles` of value axes, of the frame's scale, log or linear.
 
     `values`: all that is drawn in each. The common axis is `xaxis`, still to be set.
     """
@@ -36,10 +36,10 @@ def layout(titles: Sequence[str], values: Sequence[NDArray[np.floating]], frame:
     for place, (title, drawn) in enumerate(zip(titles, values, strict=True)):
         name, edge = axes(place)
         top = 1 - place * height
-        shown = finite_range(drawn, "linear")
-        made = value_axis.layout(shown, Frame("", "", title, "linear"), Axis(), t)
-        found[f"yaxis{name[1:]}"] = made["yaxis"] | {"domain": [max(top - height + GAP, 0), top], "zeroline": True,
-                                                     "nticks": 6}
+        shown = finite_range(drawn, frame.y_scale)
+        made = value_axis.layout(shown, Frame("", "", title, frame.y_scale), axis_for(frame.y_scale, drawn), t)
+        linear = {"zeroline": True, "nticks": 6} if frame.y_scale == "linear" else {}
+        found[f"yaxis{name[1:]}"] = made["yaxis"] | linear | {"domain": [max(top - height + GAP, 0), top]}
         found[f"yaxis{edge[1:]}"] = marks.EDGE_AXIS | {"overlaying": name}
         found["annotations"] += [note | {"yref": f"{name} domain"} for note in made["annotations"]]
         found["shapes"] += [shape | {"yref": name} for shape in made["shapes"]]

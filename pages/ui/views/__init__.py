@@ -12,20 +12,30 @@ from dataclasses import dataclass
 from core.experiment import Experiment
 from core.service import Look
 from pages.ui.cache import Measured
-from pages.ui.picture import Picture
+from pages.ui.link import Changes
+from pages.ui.picture import Picture, Told
+from pages.ui.places import HALVES
 from pages.ui.text import Words
 from pages.ui.views import (
     attention,
     block,
+    casts,
     depth,
+    format_gap,
     gradients,
     head,
+    headroom,
+    integer,
     judges,
     onward,
     overview,
     queries,
+    ruler,
+    silent,
     spread,
     tokens,
+    underflow,
+    variance,
 )
 from pages.ui.views.judges import Judge
 
@@ -39,7 +49,8 @@ class Viewpoint:
 
     `judge`: its judgements on one variant, the first `spoken` said in the open; `single`: all of it is about
     the one variant that is looked at; `report`, `more`: draw what stands above, and below, the pictures and is none;
-    `closer`: says which head of that variant is looked at closer.
+    `closer`: says which head of that variant is looked at closer; `variants`: what the base is compared with whatever
+    the visitor chose.
     """
 
     make: Make
@@ -50,6 +61,15 @@ class Viewpoint:
     report: Draw | None = None
     more: Draw | None = None
     closer: Callable[[Experiment, Mapping[str, str]], Look | None] | None = None
+    variants: tuple[Changes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One view of numbers alone, which needs no run. `make`: its pictures, each with what is said above it."""
+
+    make: Callable[[Mapping[str, str], Words], list[Told]]
+    asks: tuple[str, ...] = ()
 
 
 VIEWS: dict[str, Viewpoint] = {
@@ -85,3 +105,25 @@ ENTROPY_VIEWS: dict[str, Viewpoint] = {
     "theory": Viewpoint(attention.theory, judges.on_attention),
 }
 """Those of the entropy page."""
+
+FORMATS: tuple[Changes, ...] = tuple({"protocol.dtype": name} for name in HALVES)
+"""The narrow formats, beside the base in float32."""
+
+NORMS: tuple[Changes, ...] = tuple(
+    {"protocol.dtype": name, "model.norm_dtype": dtype, "model.norm_cast": cast}
+    for name in HALVES for dtype, cast in (("float32", "after"), ("compute", "after"), ("float32", "before")))
+"""Each narrow format with a norm in float32, a naive one, and one that is cast before γ."""
+
+PRECISION_VIEWS: dict[str, Viewpoint | Lab] = {
+    "headroom": Viewpoint(headroom.headroom, headroom.judge, ("format", "who"), spoken=2, report=headroom.report,
+                          variants=FORMATS),
+    "underflow": Viewpoint(underflow.underflow, underflow.judge, ("of", "who"), spoken=2, variants=FORMATS),
+    "silent": Viewpoint(silent.silent, silent.judge, report=silent.report, variants=NORMS),
+    "difference": Viewpoint(format_gap.difference, format_gap.judge, ("stat", "site", "of"),
+                            report=format_gap.report, variants=FORMATS),
+    "variance": Lab(variance.variance, ("arithmetic", "ratio", "sigma", "entries", "draw")),
+    "integer": Lab(integer.integer, ("bits", "quantum", "root", "fraction", "entries", "draw")),
+    "casts": Lab(casts.casts, ("narrow", "gamma", "entries", "draw")),
+    "ruler": Lab(ruler.ruler, ("value",)),
+}
+"""Those of the precision page."""

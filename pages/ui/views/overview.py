@@ -37,10 +37,10 @@ def every_site(measured: Sequence[Measured], shown: Shown, t: Words) -> Picture:
     title = depth.titled(number, t("overview.all_sites", variant=one.name), t)
     frame = charts.Frame(title=title, statistic=statistic, y_title="", x_title=t("drift.depth"),
                          y_scale=depth.fitting([found.values.ravel()], shown["scale"], number.statistic))
-    remarks, drawn = _remarks(found, t), replace(cells(found, shown["site"], t), name=one.name)
-    return Picture("map", None if remarks else charts.grid(drawn, frame, t), title,
-                   Subject((number.statistic,), found.sites, number.gradient), partial(_table, found, t),
-                   AROUND_PX + ROW_PX * max(len(found.sites), 4), remarks, picks=True, variant=one.name)
+    missing, drawn = remarks(found, t), replace(cells(found, shown["site"], t), name=one.name)
+    return Picture("map", None if missing else charts.grid(drawn, frame, t), title,
+                   Subject((number.statistic,), found.sites, number.gradient), partial(table, found, t),
+                   AROUND_PX + ROW_PX * max(len(found.sites), 4), missing, picks=True, variant=one.name)
 
 
 def cells(found: Landscape, chosen: str, t: Words) -> charts.Grid:
@@ -51,7 +51,7 @@ def cells(found: Landscape, chosen: str, t: Words) -> charts.Grid:
                        non_finite=counts, chosen=chosen)
 
 
-def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:
+def remarks(found: Landscape, t: Words) -> tuple[str, ...]:
     """Say why there is no cell at all."""
     taken = STATISTICS[found.statistic]
     if not (taken.gradient if found.gradient else taken.forward):
@@ -63,7 +63,7 @@ def _remarks(found: Landscape, t: Words) -> tuple[str, ...]:
     return (t(depth.unrecorded(found.statistic)),) if np.isin(found.states, ("absent", "not_taken")).all() else ()
 
 
-def _table(found: Landscape, t: Words) -> Columns:
+def table(found: Landscape, t: Words) -> Columns:
     """Return a row a site and layer that exists, in tables' own terms."""
     state = found.states
     cells = [cell for cell in np.ndindex(state.shape) if state[cell] != "absent"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ from core.vocabulary import SATURATED
 from pages.ui import charts, theme
 from pages.ui.charts.curves import Curve, Drawing
 from pages.ui.explain import number
-from pages.ui.picture import Columns, Picture, Subject
+from pages.ui.picture import Columns, Picture, Subject, Told
 from pages.ui.softmax_link import Asked
 from pages.ui.text import Words
 
@@ -32,14 +31,6 @@ WRONG_AT = 2.0
 CURVE, GUESS = theme.Style(theme.BELOW_COLOR), theme.Style(theme.OTHER_COLOR, "12px,6px")
 POINTS = theme.Style(theme.NORM_COLORS["rmsnorm"])
 PEAK, OWN = theme.Style(theme.NORM_COLORS["groupnorm"], symbol="star"), theme.Style(theme.ABOVE_COLOR, symbol="diamond")
-
-
-@dataclass(frozen=True)
-class Told:
-    """A picture and the sentences above it."""
-
-    picture: Picture
-    said: str
 
 
 def told(asked: Asked, row: Row, t: Words) -> list[Told]:
