@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.rules import attends
 
 CELLS = 64
 """A look has at most so many rows and columns; of longer sequences each cell is a block of tokens."""
@@ -52,8 +53,9 @@ class Look:
         for name, (value, count) in wrong.items():
             if not 0 <= value < count:
                 raise ExperimentError(f"the look's {name} is {value}; allowed: 0 … {count - 1}")
-        if model.sublayers == "mlp":
-            raise ExperimentError("the look names a head, but model.sublayers is mlp: no layer attends")
+        if not attends(experiment):
+            raise ExperimentError("the look names a head, but with this model.family and model.sublayers no layer "
+                                  "attends")
         if experiment.protocol.steps:
             raise ExperimentError(f"the look is at initialization, but protocol.steps is {experiment.protocol.steps}; "
                                   "allowed: 0")

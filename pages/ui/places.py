@@ -71,9 +71,6 @@ class Place:
         return preset(name).with_values(self.starts) if self.starts else preset(name)
 
 
-NOT_BUILT = frozenset({"model.family"})
-"""Fields that have one value until the recurrent families are built."""
-
 OF_TRAINING = frozenset({
     "protocol.steps", "protocol.record_every", "protocol.optimizer", "protocol.lr", "protocol.betas",
     "protocol.momentum", "protocol.weight_decay", "protocol.warmup", "protocol.schedule", "protocol.grad_clip",
@@ -97,7 +94,7 @@ DRIFT = Place(
      **_MAP, "who": tuple(str(number) for number in range(7)),
      "layer": (LAST, *map(str, range(EMBED, DEPTH["maximum"])))},
     {"view": "overview", **_MAP_DEFAULTS, "who": "0", "layer": LAST},
-    withheld=NOT_BUILT | OF_TRAINING)
+    withheld=OF_TRAINING)
 """One forward and backward pass at initialization. `who`: the variant that a view of a single one looks at, 0 the base;
 `layer`: the one that a view of a single layer looks at."""
 
@@ -108,7 +105,7 @@ GRADIENTS = Place(
      "who": tuple(str(number) for number in range(7)), "weight": tuple(MEASURES), "role": ROLES},
     {"view": "sites", "site": "resid_post", "stat": "rms", "scale": "log", "who": "0", "weight": "param_grad_norm",
      "role": "mlp.out.weight"},
-    withheld=NOT_BUILT | OF_TRAINING - {"protocol.grad_clip"})
+    withheld=OF_TRAINING - {"protocol.grad_clip"})
 """One forward and backward pass at initialization, read backward. A threshold of clipping can be set: it has a meaning
 before the first update."""
 
@@ -118,7 +115,7 @@ ENTROPY = Place(
      "who": tuple(str(number) for number in range(7)), "layer": (LAST, *map(str, range(DEPTH["maximum"]))),
      "head": Form(r"[0-9]{1,3}", ("0", "3")), "sequence": Form(r"[0-9]{1,4}", ("0", "7"))},
     {"view": "heads", "measure": "entropy_norm", "who": "0", "layer": LAST, "head": "0", "sequence": "0"},
-    withheld=NOT_BUILT | OF_TRAINING,
+    withheld=OF_TRAINING,
     at_hand=("model.qk_norm", "model.attn_softcap", "model.attention_scale", "model.pattern"))
 """The attention of every head in one pass at initialization; the embedding has none. `head`, `sequence`: whose weights
 are looked at."""
@@ -132,7 +129,7 @@ LIVE = Place(
      "step": Form(rf"{LAST}|[0-9]{{1,6}}", (LAST, "0", "120"))},
     {"view": "overview", **_MAP_DEFAULTS, "who": "0", "at": ENDS, "measure": "entropy_norm", "weight": "update_ratio",
      "role": "mlp.out.weight", "step": LAST},
-    starts=MappingProxyType({"protocol.steps": 200}), withheld=NOT_BUILT, most=3)
+    starts=MappingProxyType({"protocol.steps": 200}), most=3)
 """A training. `at`: the layers whose lines are drawn over steps; `step`: the one that the replay stands at."""
 
 _AXIS = r"[a-z]+\.[a-z0-9_]+=[^\n]{1,1000}"
@@ -145,7 +142,7 @@ SWEEP = Place(
      "measure": tuple(HEAD_MEASURES), "cell": Form(r"([0-9]{1,3}\.[0-9]{1,3})?", ("", "0.2"))},
     {"across": "model.init_gain=0.5,1,1.5,2", "down": "model.norm=layernorm,none", "outcome": "growth",
      **{name: _MAP_DEFAULTS[name] for name in ("site", "stat", "of")}, "measure": "entropy_norm", "cell": ""},
-    withheld=NOT_BUILT, most=0)
+    most=0)
 """A grid over one field, or two, as ``field=value,value``: those `across` are the columns, those `down` the rows.
 
 `outcome`: what a cell shows; site, stat and of, or measure, say which where it is ``site`` or ``head``; `cell`: the row

@@ -13,6 +13,7 @@ import numpy as np
 from core import token_table
 from core.experiment import Experiment
 from core.look import block
+from core.rules import attends
 from core.service import Look
 from core.trace import Snapshot
 from pages.ui import charts
@@ -28,7 +29,7 @@ MAP_PX = 880
 
 def look(experiment: Experiment, shown: Mapping[str, str]) -> Look | None:
     """Return which head is looked at; None where no layer attends."""
-    if experiment.model.sublayers == "mlp":
+    if not attends(experiment):
         return None
     return Look(layer_of(shown, experiment.model.n_layers), int(shown["head"]), int(shown["sequence"]))
 
