@@ -34,7 +34,7 @@ from core.rows import RealTokens
 from core.sites import Heads, sites_of
 from core.statistics import is_full
 from core.trace import FORWARD, GRADIENT, Layout, Snapshot
-from core.vocabulary import RECURRENT_STREAM, SITES, STREAM
+from core.vocabulary import SITES, STREAMS
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 
@@ -212,7 +212,7 @@ class Recorder:
 
     def _stream(self, record: Record, layer: int, name: str, x: Tensor) -> None:
         """Compare the stream where it leaves a block with where it entered; it is held in between, and no longer."""
-        if name in ("embed", STREAM, RECURRENT_STREAM):
+        if name in ("embed", *STREAMS):
             record.leaves(layer, x)
         if name == "resid_pre":
             self._entered[layer] = x.detach()

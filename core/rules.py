@@ -48,10 +48,17 @@ def norms_in_use(experiment: Experiment) -> frozenset[str]:
     return frozenset({*layer_norms(experiment), *whole_stack} - {"none"})
 
 
+def without_effect(family: str) -> frozenset[str]:
+    """Return the fields that change nothing in a stack of this family."""
+    found = FAMILIES[family]
+    of_attention = {"protocol.attention"} if found.recurrent else set()
+    return frozenset({f"model.{name}" for name in found.unused} | of_attention)
+
+
 RESOLVED = frozenset({
     *(f"model.{name}" for name in ("placement", "head_dim", "n_kv_heads", "d_ff", "final_norm", "embed_norm",
                                    "embed_scale", "attention_scale")),
-    *(f"model.{name}" for family in FAMILIES.values() for name in family.unused),
+    *(path for family in FAMILIES for path in without_effect(family)),
     "input.vocab", *(f"protocol.{name}" for name in ("device", "attention", "detail", "loss")),
 })
 """The fields whose canonical value may differ from the one in the description: `resolve_…` return them and the text."""

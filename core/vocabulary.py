@@ -61,6 +61,8 @@ STREAM = "resid_post"
 RECURRENT_STREAM = "hidden"
 """What goes from layer to layer where there is no residual stream: it answers for STREAM there."""
 
+STREAMS = (STREAM, RECURRENT_STREAM)
+
 ATTENTION_SITE = "attn"
 """The site name of per-head measures in tables and exports."""
 

@@ -15,7 +15,8 @@ from core.experiment import Experiment, json_schema
 from core.outcomes import OUTCOMES
 from core.presets import preset
 from core.roles import MEASURES
-from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
+from core.tables import FAMILIES
+from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS, TIME_STATISTICS
 
 LAST = "last"
 """The last layer, however many there are; the newest step, however far a training is."""
@@ -78,7 +79,10 @@ OF_TRAINING = frozenset({
 """Fields without a meaning where nothing is trained."""
 
 ROLES = ("attn.q.weight", "attn.k.weight", "attn.v.weight", "attn.o.weight", "mlp.in.weight", "mlp.gate.weight",
-         "mlp.out.weight", "norm1.weight", "norm2.weight", "norm1_out.weight", "norm2_out.weight")
+         "mlp.out.weight", "norm1.weight", "norm2.weight", "norm1_out.weight", "norm2_out.weight",
+         *dict.fromkeys(f"{gate}.{letter}.weight" for family in FAMILIES.values() for gate in family.gates
+                        for letter in "xh"),
+         *dict.fromkeys(f"{norm}.weight" for family in FAMILIES.values() for norm in family.norms))
 """What a layer's weights are called in it."""
 
 _MAP: dict[str, Collection[str]] = {
@@ -87,24 +91,31 @@ _MAP: dict[str, Collection[str]] = {
 }
 _MAP_DEFAULTS = {"site": "resid_post", "stat": "rms", "of": "forward", "scale": "log"}
 
+LAYERS = (LAST, *map(str, range(DEPTH["maximum"])))
+
+_TIME: dict[str, Collection[str]] = {"gate": tuple(name for name, site in SITES.items() if site.over_time),
+                                     "moment": TIME_STATISTICS, "depth": LAYERS}
+_TIME_DEFAULTS = {"gate": "hidden", "moment": "rms", "depth": LAST}
+"""What a view over time shows: which gate or state, which statistic at each time step, of which layer."""
+
 DRIFT = Place(
     "drift",
     {"view": ("overview", "profile", "streams", "twins", "cosines", "quantiles", "exponents", "outliers", "text",
-              "wiring"),
-     **_MAP, "who": tuple(str(number) for number in range(7)),
+              "time", "wiring"),
+     **_MAP, **_TIME, "who": tuple(str(number) for number in range(7)),
      "layer": (LAST, *map(str, range(EMBED, DEPTH["maximum"])))},
-    {"view": "overview", **_MAP_DEFAULTS, "who": "0", "layer": LAST},
+    {"view": "overview", **_MAP_DEFAULTS, **_TIME_DEFAULTS, "who": "0", "layer": LAST},
     withheld=OF_TRAINING)
 """One forward and backward pass at initialization. `who`: the variant that a view of a single one looks at, 0 the base;
 `layer`: the one that a view of a single layer looks at."""
 
 GRADIENTS = Place(
     "gradients",
-    {"view": ("sites", "parameters", "clipping", "twins", "theory"), "site": _MAP["site"],
+    {"view": ("sites", "parameters", "clipping", "twins", "time", "theory"), "site": _MAP["site"], **_TIME,
      "stat": tuple(name for name, one in STATISTICS.items() if one.gradient), "scale": _MAP["scale"],
      "who": tuple(str(number) for number in range(7)), "weight": tuple(MEASURES), "role": ROLES},
     {"view": "sites", "site": "resid_post", "stat": "rms", "scale": "log", "who": "0", "weight": "param_grad_norm",
-     "role": "mlp.out.weight"},
+     "role": "mlp.out.weight", **_TIME_DEFAULTS},
     withheld=OF_TRAINING - {"protocol.grad_clip"})
 """One forward and backward pass at initialization, read backward. A threshold of clipping can be set: it has a meaning
 before the first update."""
@@ -112,7 +123,7 @@ before the first update."""
 ENTROPY = Place(
     "entropy",
     {"view": ("heads", "queries", "causes", "weights", "theory"), "measure": tuple(HEAD_MEASURES),
-     "who": tuple(str(number) for number in range(7)), "layer": (LAST, *map(str, range(DEPTH["maximum"]))),
+     "who": tuple(str(number) for number in range(7)), "layer": LAYERS,
      "head": Form(r"[0-9]{1,3}", ("0", "3")), "sequence": Form(r"[0-9]{1,4}", ("0", "7"))},
     {"view": "heads", "measure": "entropy_norm", "who": "0", "layer": LAST, "head": "0", "sequence": "0"},
     withheld=OF_TRAINING,

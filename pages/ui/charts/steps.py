@@ -1,4 +1,4 @@
-"""One number over the steps of a training, a line a variant or several: one for each chosen layer.
+"""One number over the steps of a training, or over time steps, a line a variant or several: one for each chosen layer.
 
 Made to grow: a step more adds to the ends of arrays, and every trace keeps its place in the figure, if it is empty.
 """
@@ -143,7 +143,7 @@ def _traces(one: Course, row: int, variants: dict[str, list[Course]], axis: Axis
 def _says(one: Course, frame: Frame, t: Text) -> str:
     layer = f"{t('chart.layer')} {marks.literal(one.layer)}" if one.layer else ""
     where = " · ".join(part for part in (layer, one.site, frame.statistic) if part)
-    return f"<b>{marks.literal(one.name)}</b><br>{t('chart.step')} %{{x}}<br>{where}"
+    return f"<b>{marks.literal(one.name)}</b><br>{frame.x_title or t('chart.step')} %{{x}}<br>{where}"
 
 
 def _events(lines: Sequence[Course]) -> list[Event]:
