@@ -78,13 +78,13 @@ def entropy_causes(trace: Trace, experiment: Experiment, step: int = -1) -> Caus
 
 def attention_verdict(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
     """Return the judgement on all heads: attention_<cause>, that of most heads that are not healthy, where they are
-    more than a quarter of all; else attention_healthy. attention_given: the pattern is no softmax; nothing_absent.
+    more than a quarter of all; else attention_healthy. attention_given: the pattern is no softmax; attention_absent.
 
     Numbers: `count` of `total` heads, the first `layer` that has one, and the medians of their evidence.
     """
     found = entropy_causes(trace, experiment, step)
     if not found.layers:
-        code = "attention_given" if attends(experiment) else "nothing_absent"
+        code = "attention_given" if attends(experiment) else "attention_absent"
         return Verdict(code, False, {}, {}, site=ATTENTION_SITE)
     counts = {cause: found.count(cause) for cause in CAUSES if cause != "healthy"}
     cause, most = max(counts.items(), key=lambda item: item[1])

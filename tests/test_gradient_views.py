@@ -80,7 +80,7 @@ def test_every_view_bears_seven_variants_that_are_all_clipped(view):
     found = [probed(kind, SMALL, {**KINDS[kind], "protocol.grad_clip": 1e-3, "model.n_layers": 3})
              for kind in list(KINDS)[:7]]
     for picture in GRADIENT_VIEWS[view].make(found, GRADIENTS.defaults, EN):
-        assert len(picture.figure.data) <= 60
+        assert len(picture.figure.data) <= 60 if picture.figure else picture.remarks
 
 
 @pytest.mark.parametrize("view", GRADIENT_VIEWS)

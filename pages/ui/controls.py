@@ -81,9 +81,9 @@ class Controls:
                      help=t(f"preset_help.{chosen}"), on_change=self._take_preset)
         depth = self._state["model.n_layers"]
         st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
-        for column, (dial, names) in zip([st.container(), *st.columns(2)], link.CHOICES.items(), strict=True):
-            if link.DIALS[dial] in self._without_effect():
-                continue
+        idle = self._without_effect()
+        offered = {dial: names for dial, names in link.CHOICES.items() if link.DIALS[dial] not in idle}
+        for column, (dial, names) in zip([st.container(), *st.columns(len(offered) - 1)], offered.items(), strict=True):
             column.selectbox(t(f"field.{dial}"), list(names), key=link.DIALS[dial], help=t(f"help.{dial}"),
                              format_func=fields.spoken_value(dial, t))
 

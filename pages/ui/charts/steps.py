@@ -5,6 +5,7 @@ Made to grow: a step more adds to the ends of arrays, and every trace keeps its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from pages.ui import theme
 from pages.ui.charts import marks, value_axis
-from pages.ui.charts.axes import Axis, axis_for, finite_range, first_sizes
+from pages.ui.charts.axes import SCALES, Axis, axis_for, finite_range, first_sizes
 from pages.ui.charts.lines import MAX_MARKED_LAYERS
 from pages.ui.charts.marks import MAX_TRACES, Frame, Part, Series, Text, nothing
 from pages.ui.charts.value_axis import HOVERED
@@ -185,6 +186,8 @@ def _labels(series: Sequence[Course], variants: dict[str, list[Course]], axis: A
     if len(ends) > MAX_LABELS:
         return []
     low, high = axis.level(np.array(shown)).tolist()
+    if axis.scale == "log":
+        high = max(high, low + math.log10(SCALES["log"].span))  # no log axis is shorter, however alike the lines are
     ends.sort(key=lambda end: (end.step, end.level))
     return [{"x": end.step, "y": end.level, "text": end.text, "xanchor": "left", "xshift": 8, "yanchor": "middle",
              "yshift": round(height * HEIGHT_PX)}
