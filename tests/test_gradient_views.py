@@ -107,7 +107,7 @@ def test_every_picture_can_say_what_its_numbers_are(lang, measure):
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_lines_of_a_role_are_the_numbers_of_the_engine_and_what_is_missing_is_said(role, measure):
-    kinds = ["usual", "gated", "sandwich", "branch", "uniform"]
+    kinds = ["usual", "gated", "sandwich", "branch", "uniform", "lstm", "deep gru"]
     lines, _ = pictures("parameters", kinds, role=role, weight=measure)
     drawn = {trace.name: trace.y for trace in lines.figure.data if trace.yaxis != "y2"} if lines.figure else {}
     for kind in kinds:
@@ -125,7 +125,9 @@ def test_the_lines_of_a_role_are_the_numbers_of_the_engine_and_what_is_missing_i
 @pytest.mark.parametrize(("kind", "role", "reason"), [
     ("usual", "mlp.gate.weight", "gradients.needs_gate"), ("no norm", "norm1.weight", "gradients.needs_norm"),
     ("no gain", "norm2.weight", "gradients.needs_norm"), ("usual", "norm1_out.weight", "gradients.needs_norm_out"),
-    ("attention alone", "mlp.in.weight", "gradients.needs_sublayer"),
+    ("attention alone", "mlp.in.weight", "gradients.needs_sublayer"), ("lstm", "mlp.out.weight", "gradients.needs_family"),
+    ("usual", "gate_i.x.weight", "gradients.needs_family"),
+    ("lstm without norm", "norm_h.weight", "gradients.needs_cell_norm"),
 ])
 def test_a_role_that_a_stack_lacks_says_why(kind, role, reason):
     (lines, _) = pictures("parameters", [kind], role=role)
