@@ -204,21 +204,15 @@ _USED_THRESHOLDS: dict[str, tuple[str, ...]] = {
 
 def expected(experiment: Experiment, gradient: bool = False) -> str:
     """Return the code of what the configuration's stream should do over depth."""
-    if is_recurrent(experiment):
-        return _expected_over_layers(experiment, gradient)
-    model = experiment.resolved().model
-    norms = "none" if set(layer_norms(experiment)) == {"none"} else model.placement
+    found, model = set(layer_norms(experiment)), experiment.resolved().model
+    if is_recurrent(experiment):  # nothing simple is expected where only some of the layers have norms
+        code = "" if {"none"} < found else "recurrent" if found == {"none"} else "recurrent_with_norm"
+        return f"gradient_{code}" if code and gradient else code
+    norms = "none" if found == {"none"} else model.placement
     residual = "" if model.residual else "_without_residual"
     code = "scaled" if has_factors(experiment) and model.residual and norms != "post" else f"{norms}{residual}"
-    code = "mixed" if "none" in layer_norms(experiment) and norms != "none" else code
+    code = "mixed" if "none" in found and norms != "none" else code
     return ("gradient_" if gradient else "") + ("running" if runs_on_statistics(experiment) else code)
-
-
-def _expected_over_layers(experiment: Experiment, gradient: bool) -> str:
-    """Return the code for a recurrent stack; empty where only some of the layers have norms."""
-    norms = set(layer_norms(experiment))
-    code = "recurrent" if norms == {"none"} else "" if "none" in norms else "recurrent_with_norm"
-    return f"gradient_{code}" if code and gradient else code
 
 
 def has_factors(experiment: Experiment) -> bool:

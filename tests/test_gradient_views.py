@@ -125,7 +125,8 @@ def test_the_lines_of_a_role_are_the_numbers_of_the_engine_and_what_is_missing_i
 @pytest.mark.parametrize(("kind", "role", "reason"), [
     ("usual", "mlp.gate.weight", "gradients.needs_gate"), ("no norm", "norm1.weight", "gradients.needs_norm"),
     ("no gain", "norm2.weight", "gradients.needs_norm"), ("usual", "norm1_out.weight", "gradients.needs_norm_out"),
-    ("attention alone", "mlp.in.weight", "gradients.needs_sublayer"), ("lstm", "mlp.out.weight", "gradients.needs_family"),
+    ("attention alone", "mlp.in.weight", "gradients.needs_sublayer"),
+    ("lstm", "mlp.out.weight", "gradients.needs_family"),
     ("usual", "gate_i.x.weight", "gradients.needs_family"),
     ("lstm without norm", "norm_h.weight", "gradients.needs_cell_norm"),
 ])
