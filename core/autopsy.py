@@ -19,6 +19,7 @@ from core.causes import Case, How, how, turning
 from core.evidence import Evidence, Making
 from core.experiment import Experiment
 from core.lineage import LOSS, Place, lineage
+from core.rules import is_recurrent
 from core.shapes import Shape, dtype_of, shape_of
 from core.trace import NonFinite, Snapshot, Trace
 from core.vocabulary import EMBED, SITES
@@ -134,10 +135,13 @@ def autopsy(trace: Trace, experiment: Experiment) -> Autopsy | None:
 
 
 def examine(trace: Trace, experiment: Experiment, index: int) -> Autopsy | None:
-    """Return the autopsy of the recorded step at `index`, an overflow step too; None where all of it is finite."""
+    """Return the autopsy of the recorded step at `index`, an overflow step too; None where all of it is finite.
+
+    None of a recurrent stack, whose operations `core.lineage` does not know.
+    """
     snapshot, earlier = trace.snapshots[index], trace.snapshots[:index]
     first = snapshot.non_finite
-    if first is None:
+    if first is None or is_recurrent(experiment):
         return None
     evidence = Evidence(snapshot, experiment.resolved(), lineage(experiment))
     making = _making(first, evidence)

@@ -13,17 +13,29 @@ from core import rules
 from core.experiment import Experiment, Input, Model, Protocol
 from core.fields import ExperimentError
 from core.schedules import recorded_steps
-from core.tables import GATED_ACTIVATIONS, NORMS, PLACEMENTS, VECTOR_SOURCES, Norm
-from core.vocabulary import HEAD_MEASURES, HEADS_STANDARD, HISTOGRAM_BINS, IDS_KEPT, SITES, STATISTICS, TOKENS_KEPT
+from core.tables import FAMILIES, GATED_ACTIVATIONS, NORMS, PLACEMENTS, VECTOR_SOURCES, Norm
+from core.vocabulary import (
+    HEAD_MEASURES,
+    HEADS_STANDARD,
+    HISTOGRAM_BINS,
+    IDS_KEPT,
+    SITES,
+    STATISTICS,
+    TIME_KEPT,
+    TIME_STATISTICS,
+    TOKENS_KEPT,
+)
 
 BYTES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 SUBLAYERS = {"both": ("attention", "mlp"), "attention": ("attention",), "mlp": ("mlp",)}
 FLOPS_PER_SECOND = {"float32": 6e10, "bfloat16": 6e10, "float16": 5e9, "float64": 3e10}
 SECONDS_PER_LAYER = {"full": 0.02, "standard": 0.004}
 SECONDS_PER_STEP = 0.002
+SECONDS_PER_TIME_STEP = 3.5e-4
 SECONDS_PER_CHAIN = 1.7e-9
 """What one core computes; how long it takes to record one layer in each detail; what a step of a training takes beside
-its operations, per layer; and the stationary distribution of a chain, per state cubed. Measured on 2 cores of 2024;
+its operations, per layer; what a time step of a recurrent layer takes beside its operations, both passes; and the
+stationary distribution of a chain, per state cubed. Measured on 2 cores of 2024;
 they only decide whether a page runs at once or asks first, and what it says of the time."""
 
 OPTIMIZER_STATES = {"adam": 2, "adamw": 2, "sgd": 1}
@@ -86,7 +98,8 @@ def _seconds(canonical: Experiment, flops: float) -> float:
     full, standard = _recorded(protocol)
     recording = model.n_layers * (full * SECONDS_PER_LAYER["full"] + standard * SECONDS_PER_LAYER["standard"])
     chain = SECONDS_PER_CHAIN * (source.vocab or 0) ** 3 if source.source == "markov" else 0.0
-    return (flops / FLOPS_PER_SECOND[protocol.dtype] + recording + chain
+    over_time = (protocol.steps + 1) * model.n_layers * source.seq_len * FAMILIES[model.family].recurrent
+    return (flops / FLOPS_PER_SECOND[protocol.dtype] + recording + chain + over_time * SECONDS_PER_TIME_STEP
             + protocol.steps * model.n_layers * SECONDS_PER_STEP)
 
 
@@ -146,6 +159,10 @@ def _norm_parameters(model: Model, norm: Norm, width: int) -> int:
 
 
 def _layer_parameters(model: Model, norm: Norm) -> int:
+    family, width = FAMILIES[model.family], model.d_model
+    if family.recurrent:
+        norms = sum(_norm_parameters(model, norm, times * width) for times in family.norms.values())
+        return sum(rows * columns for rows, columns in _matrices(model)) + family.biases * width * model.bias + norms
     sublayers = SUBLAYERS[model.sublayers]
     norms = len(sublayers) * len(PLACEMENTS[model.placement].slots) * _norm_parameters(model, norm, model.d_model)
     scales = {"rezero": 1, "layerscale": model.d_model}.get(str(model.branch_scale), 0) * len(sublayers)
@@ -159,8 +176,10 @@ def _qk_norm_parameters(model: Model) -> int:
 
 
 def _matrices(model: Model) -> list[tuple[int, int]]:
-    """Return (out, in) of each matrix of one block."""
+    """Return (out, in) of each matrix of one layer."""
     width, inner = model.d_model, model.d_ff or 0
+    if FAMILIES[model.family].recurrent:
+        return [(width, width)] * 2 * len(FAMILIES[model.family].gates)
     queries, keys = model.n_heads * (model.head_dim or 0), (model.n_kv_heads or 0) * (model.head_dim or 0)
     ways_in = 2 if model.activation in GATED_ACTIVATIONS else 1
     parts = {
@@ -177,8 +196,18 @@ def _matrix_entries(model: Model, source: Input) -> int:
 
 def _pairs(model: Model, source: Input) -> int:
     """Return the number of (query, key) pairs over all layers and heads."""
-    attends = "attention" in SUBLAYERS[model.sublayers]
-    return model.n_layers * model.n_heads * source.batch * source.seq_len**2 if attends else 0
+    return model.n_layers * model.n_heads * source.batch * source.seq_len**2 if _attends(model) else 0
+
+
+def _attends(model: Model) -> bool:
+    return "attention" in SUBLAYERS[model.sublayers] and not FAMILIES[model.family].recurrent
+
+
+def _sites(model: Model) -> int:
+    """Return how many sites the layers of a stack have at most."""
+    steps = FAMILIES[model.family].steps
+    of_a_block = sum(site.where == "block" and not site.over_time for site in SITES.values())
+    return model.n_layers * (len(steps) or of_a_block)
 
 
 def _saved_entries(model: Model, source: Input) -> int:
@@ -190,7 +219,7 @@ def _saved_entries(model: Model, source: Input) -> int:
 
 def _standard_bytes(model: Model) -> int:
     """Return about what one snapshot in detail standard takes, compressed."""
-    sites = model.n_layers * sum(site.where == "block" for site in SITES.values())
+    sites = _sites(model)
     numbers = (2 * sites * sum(one.detail == "standard" for one in STATISTICS.values())
                + model.n_layers * (4 * 20 + len(HEADS_STANDARD) * model.n_heads))
     return 8_192 + 4 * numbers
@@ -198,9 +227,11 @@ def _standard_bytes(model: Model) -> int:
 
 def _snapshot_bytes(model: Model, source: Input, dtype: str) -> int:
     """Return about what one snapshot in detail full takes, the statistics compressed to a half, the tokens not."""
-    sites = model.n_layers * sum(site.where == "block" for site in SITES.values())
+    sites = _sites(model)
     positions = source.batch * source.seq_len
     ids = 0 if source.source in VECTOR_SOURCES else min(positions, IDS_KEPT) * 4
     sizes = (model.n_layers + 1) * min(positions, TOKENS_KEPT) * max(4, BYTES[dtype])
-    heads = model.n_layers * model.n_heads * len(HEAD_MEASURES) if "attention" in SUBLAYERS[model.sublayers] else 0
-    return 16_384 + (2 * sites * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) + heads) * 8 // 2 + ids + sizes
+    heads = model.n_layers * model.n_heads * len(HEAD_MEASURES) if _attends(model) else 0
+    over_time = model.n_layers * len(FAMILIES[model.family].steps) * 2 * len(TIME_STATISTICS) * max(4, BYTES[dtype])
+    times = over_time * min(source.seq_len, TIME_KEPT)
+    return 16_384 + (2 * sites * (len(STATISTICS) + len(HISTOGRAM_BINS) // 8) + heads) * 8 // 2 + ids + sizes + times

@@ -15,7 +15,7 @@ import numpy as np
 from core.columns import OUTLIER_RATIO
 from core.experiment import Experiment
 from core.fits import NO_FIT, Fit, exponential, law, power
-from core.rules import layer_norms
+from core.rules import is_recurrent, layer_norms
 from core.trace import F64, Trace
 from core.vocabulary import EMBED, FLOAT16_MAX, STREAM
 
@@ -208,11 +208,14 @@ _USED_THRESHOLDS: dict[str, tuple[str, ...]] = {
 
 def expected(experiment: Experiment, gradient: bool = False) -> str:
     """Return the code of what the configuration's stream should do over depth."""
-    model = experiment.resolved().model
-    norms = "none" if set(layer_norms(experiment)) == {"none"} else model.placement
+    found, model = set(layer_norms(experiment)), experiment.resolved().model
+    if is_recurrent(experiment):  # nothing simple is expected where only some of the layers have norms
+        code = "" if {"none"} < found else "recurrent" if found == {"none"} else "recurrent_with_norm"
+        return f"gradient_{code}" if code and gradient else code
+    norms = "none" if found == {"none"} else model.placement
     residual = "" if model.residual else "_without_residual"
     code = "scaled" if has_factors(experiment) and model.residual and norms != "post" else f"{norms}{residual}"
-    code = "mixed" if "none" in layer_norms(experiment) and norms != "none" else code
+    code = "mixed" if "none" in found and norms != "none" else code
     return ("gradient_" if gradient else "") + ("running" if runs_on_statistics(experiment) else code)
 
 
@@ -274,7 +277,7 @@ def _first_non_finite(trace: Trace, site: str, gradient: bool, step: int) -> int
 
 def start_rms(trace: Trace, site: str, gradient: bool, step: int) -> float:
     """Return the RMS at the start of the flow: the embedding's for the stream, else that of the site's first layer."""
-    if site == STREAM and not gradient:
+    if trace.layout.answering(site) == trace.layout.answering(STREAM) and not gradient:
         layers, rms = trace.profile("embed", "rms", step=step)
         return float(rms[0]) if layers == [EMBED] else math.nan
     return float(rms_over_depth(trace, site, gradient, step)[1][-1 if gradient else 0])

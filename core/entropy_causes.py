@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from core.branch_input import branch_input
 from core.drift import THRESHOLDS, Verdict
 from core.experiment import Experiment
+from core.rules import attends
 from core.trace import F64, Trace
 from core.vocabulary import ATTENTION_SITE
 
@@ -77,14 +78,14 @@ def entropy_causes(trace: Trace, experiment: Experiment, step: int = -1) -> Caus
 
 def attention_verdict(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
     """Return the judgement on all heads: attention_<cause>, that of most heads that are not healthy, where they are
-    more than a quarter of all; else attention_healthy. attention_given: the pattern is no softmax; nothing_absent.
+    more than a quarter of all; else attention_healthy. attention_given: the pattern is no softmax; attention_absent.
 
     Numbers: `count` of `total` heads, the first `layer` that has one, and the medians of their evidence.
     """
     found = entropy_causes(trace, experiment, step)
     if not found.layers:
-        attends = experiment.model.sublayers != "mlp"
-        return Verdict("attention_given" if attends else "nothing_absent", False, {}, {}, site=ATTENTION_SITE)
+        code = "attention_given" if attends(experiment) else "attention_absent"
+        return Verdict(code, False, {}, {}, site=ATTENTION_SITE)
     counts = {cause: found.count(cause) for cause in CAUSES if cause != "healthy"}
     cause, most = max(counts.items(), key=lambda item: item[1])
     if most <= found.names.size * THRESHOLDS["many_heads"]:

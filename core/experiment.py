@@ -20,7 +20,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core import rules
 from core.fields import ExperimentError, one_of, sentence, within
 from core.schedules import SCHEDULES
-from core.tables import ACTIVATIONS, INITS, NORMS, OPTIMIZERS, PATTERNS, PLACEMENTS, POSITIONS, QK_NORMS, SOURCES
+from core.tables import (
+    ACTIVATIONS,
+    FAMILIES,
+    INITS,
+    NORMS,
+    OPTIMIZERS,
+    PATTERNS,
+    PLACEMENTS,
+    POSITIONS,
+    QK_NORMS,
+    SOURCES,
+)
 
 ENGINE_VERSION = "1"
 """Raise it whenever the same experiment would give other numbers."""
@@ -53,7 +64,7 @@ class _Part(BaseModel):
 class Model(_Part):
     """The stack: sizes, norms and where they stand, initialization, residual stream, attention."""
 
-    family: Annotated[str, one_of(("transformer", "lstm", "gru"))] = "transformer"
+    family: Annotated[str, one_of(FAMILIES)] = "transformer"
     n_layers: Annotated[int, within(1, 512)] = 12
     d_model: Annotated[int, within(8, 4096)] = 128
     n_heads: Annotated[int, within(1, 128)] = 4

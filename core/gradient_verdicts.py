@@ -27,12 +27,12 @@ from core.experiment import Experiment
 from core.roles import clipping
 from core.roles import over_depth as role_over_depth
 from core.trace import Trace
-from core.vocabulary import STREAM
+from core.vocabulary import RECURRENT_STREAM, STREAM
 
 USUAL_LIMIT = 1.0
 """The threshold that most language models are trained with."""
 
-WITH_EMBEDDING = {STREAM: "embed", "resid_pre": "resid_pre"}
+WITH_EMBEDDING = {STREAM: "embed", RECURRENT_STREAM: "embed", "resid_pre": "resid_pre"}
 """Site whose line over depth begins with the embedding → the site that its first row is read at."""
 
 
@@ -43,6 +43,7 @@ def ratio(trace: Trace, site: str = STREAM, step: int = -1) -> Verdict | None:
     ratio; gradient_ratio_site: it does not. Neither is ever an alarm: whether it drifts is site_drift's to say. None
     where there are no two layers, or no gradient was observed in them.
     """
+    site = trace.layout.answering(site)
     layers, rms = rms_over_depth(trace, site, True, step)
     if len(layers) < 2 or np.isnan(rms).all():
         return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # an experiment reads the table that holds these inits
 
 @dataclass(frozen=True)
 class Fan:
-    """What an init may know of a matrix: its role (q, k, v, o, in, gate, out) and sizes, and the stack's depth."""
+    """What an init may know of a matrix: its role (a key of GAINS) and sizes, and the stack's depth."""
 
     role: str
     inputs: int
@@ -32,11 +32,13 @@ class Fan:
 class Init:
     """One init. `std`: of a matrix's entries; `shape`: import path of what shapes the draws, empty for none.
 
-    What shapes them gives a matrix of that std whose entries are no longer independent.
+    What shapes them gives a matrix of that std whose entries are no longer independent. `of_branches`: it scales the
+    matrices of a stack's branches, and has no meaning without them.
     """
 
     std: Callable[[Fan], float]
     shape: str = ""
+    of_branches: bool = False
 
 
 def xavier(fan: Fan) -> float:
@@ -89,8 +91,9 @@ _DEEPNORM_SCALED = frozenset({"v", "o", "in", "out"})
 
 GAINS: dict[str, str] = {
     "q": "qk_gain", "k": "qk_gain", "v": "value_gain", "o": "output_gain", "in": "", "gate": "", "out": "output_gain",
+    "x": "", "h": "",
 }
-"""A block's matrix by role → the model's field that is a gain of its own; ``init_gain`` multiplies all of them."""
+"""A layer's matrix by role → the model's field that is a gain of its own; ``init_gain`` multiplies all of them."""
 
 
 def gain(model: Model, role: str) -> float:

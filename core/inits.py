@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from core.experiment import Experiment, Model
 from core.init_scales import GAINS, Fan, gain
-from core.tables import INITS, fetch
+from core.tables import FAMILIES, INITS, fetch
 
 
 def generator(seed: int, name: str) -> torch.Generator:
@@ -76,8 +76,12 @@ def initialize(stack: nn.Module, experiment: Experiment) -> None:
             parameter.copy_(drawn(experiment, name, tuple(parameter.shape), parameter.dtype))
 
 
+_DRAWN_MODULES = frozenset({"attn", "mlp", *(gate for family in FAMILIES.values() for gate in family.gates)})
+"""The modules of a layer that hold matrices."""
+
+
 def _role(name: str) -> str | None:
-    """Return the role of the block matrix `name`, such as ``layers.3.attn.q.weight``, else None."""
+    """Return the role of the layer's matrix `name`, such as ``layers.3.attn.q.weight``, else None."""
     parts = name.split(".")
-    inside = len(parts) == 5 and parts[0] == "layers" and parts[2] in ("attn", "mlp") and parts[4] == "weight"
+    inside = len(parts) == 5 and parts[0] == "layers" and parts[2] in _DRAWN_MODULES and parts[4] == "weight"
     return parts[3] if inside and parts[3] in GAINS else None

@@ -95,7 +95,7 @@ def changes(trace: Trace, gradient: bool = False, step: int = -1) -> tuple[Chang
     A gradient's is without the embedding (``resid_pre`` of layer 0), whose size measures 1/std of the embedding.
     """
     found = []
-    for site in SITES:
+    for site in dict.fromkeys(trace.layout.answering(name) for name in SITES):
         layers, rms = rms_over_depth(trace, site, gradient, step)
         kept = [(layer, value) for layer, value in zip(layers, rms.tolist(), strict=True) if not math.isnan(value)]
         if len(kept) > 1:

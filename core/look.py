@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 
 from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.rules import attends
 from core.tables import NORMS
 
 MEASURED = tuple(name for name, norm in NORMS.items() if not norm.absent)
@@ -78,8 +79,8 @@ class HeadLook(Look):
     def wrong(self, experiment: Experiment) -> str:
         """Return which number is too large, or that no layer attends."""
         model = experiment.model
-        if model.sublayers == "mlp":
-            return "the look names a head, but model.sublayers is mlp: no layer attends"
+        if not attends(experiment):
+            return "the look names a head, but with this model.family and model.sublayers no layer attends"
         return _beyond({"layer": (self.layer, model.n_layers), "head": (self.head, model.n_heads),
                         "sequence": (self.sequence, experiment.input.batch)}) or _at_start(experiment)
 

@@ -22,10 +22,9 @@ class Massive:
 
     `token`: position in the flattened batch; `sequence`, `position`: the same (−1 where the batch's shape is unknown);
     `token_id`: −1 where unknown; `symbol`: how it is written, empty where unknown. `layers`: those after which it
-    stands out in the stream (``resid_post``), ascending; `depth`: the longest run of consecutive ones; `hidden`: layers
-    whose list of outliers is full without it, where it may stand out all the same. `value`: the entry that
-    stands out most in the stream, a massive one before others, at `site` of `layer`; `ratio`: |value| / median |x|
-    there.
+    stands out in the stream, ascending; `depth`: the longest run of consecutive ones; `hidden`: layers whose list of
+    outliers is full without it, where it may stand out all the same. `value`: the entry that stands out most in the
+    stream, a massive one before others, at `site` of `layer`; `ratio`: |value| / median |x| there.
     `elsewhere`: (layer, site) of the other sites of the stream's width where it stands out. `massive`: at one site of
     the stream |value| is above 100 and the ratio above 1000.
     """
@@ -105,8 +104,8 @@ def _grouped(outliers: Iterable[Outlier]) -> dict[tuple[int, int], list[Outlier]
 
 
 def _row(snapshot: Snapshot, entries: Sequence[Outlier], crowded: Sequence[tuple[int, str]], source: str) -> Massive:
-    stream = [entry for entry in entries if SITES[entry.site].stream]
-    layers = tuple(sorted(entry.layer for entry in stream if entry.site == STREAM))
+    stream, leaving = [entry for entry in entries if SITES[entry.site].stream], snapshot.layout.answering(STREAM)
+    layers = tuple(sorted(entry.layer for entry in stream if entry.site == leaving))
     peak = max(stream, key=lambda entry: (_is_massive(entry), entry.ratio))
     token = peak.token
     sequence, position = place(snapshot, token)
@@ -114,9 +113,9 @@ def _row(snapshot: Snapshot, entries: Sequence[Outlier], crowded: Sequence[tuple
         token=token, dim=peak.dim, sequence=sequence, position=position,
         token_id=int(snapshot.tokens[token]) if token < len(snapshot.tokens) else -1,
         symbol=symbol(snapshot, source, token), layers=layers, depth=_longest_run(layers),
-        hidden=tuple(layer for layer, site in crowded if site == STREAM and layer not in layers),
+        hidden=tuple(layer for layer, site in crowded if site == leaving and layer not in layers),
         value=peak.value, layer=peak.layer, site=peak.site, ratio=peak.ratio,
-        elsewhere=tuple((entry.layer, entry.site) for entry in entries if entry.site != STREAM),
+        elsewhere=tuple((entry.layer, entry.site) for entry in entries if entry.site != leaving),
         massive=_is_massive(peak),
     )
 

@@ -1,6 +1,7 @@
-"""The stack: embedding, blocks, final norm and head, built from an experiment, with a site wherever a number is read.
+"""The stack: embedding, layers, final norm and head, built from an experiment, with a site wherever a number is read.
 
     embed → [resid_pre → attention sublayer → resid_mid → MLP sublayer → resid_post] × L → final_norm → logits
+    embed → [gates → cell → hidden, one time step after another] × L → final_norm → logits
 
 The file puts parts together; it does not know how a norm, an attention or an init computes, nor what is recorded.
 
@@ -16,13 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attentions import View, visible_keys
-from core.blocks import Block
 from core.experiment import Experiment
 from core.inits import initialize
 from core.norms import NoNorm, NormSettings
 from core.positions import NoPositions, PositionSettings
 from core.sites import Site
-from core.tables import NORMS, POSITIONS, VECTOR_SOURCES, load
+from core.tables import FAMILIES, NORMS, POSITIONS, VECTOR_SOURCES, load
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
@@ -42,7 +42,7 @@ def build(experiment: Experiment) -> Stack:
 
 
 class Stack(nn.Module):
-    """The whole Transformer of a canonical experiment.
+    """The whole model of a canonical experiment.
 
     `dtype`: what it computes in; parameters are float32, or float64 for float64, and cast at use.
     """
@@ -53,7 +53,8 @@ class Stack(nn.Module):
         self.dtype = DTYPES[experiment.protocol.dtype]
         norms = NormSettings.of(model, torch.promote_types(self.dtype, torch.float32))
         self.embed = _embedding(experiment, norms, self.dtype)
-        self.layers = nn.ModuleList(Block(layer, experiment, norms) for layer in range(model.n_layers))
+        layer = load(FAMILIES, model.family)
+        self.layers = nn.ModuleList(layer(number, experiment, norms) for number in range(model.n_layers))
         self.final_norm = load(NORMS, model.norm)(model.d_model, norms) if model.final_norm else None
         self.head = _head(experiment, norms.dtype)
         present = {"embed": True, "final_norm": model.final_norm, "logits": self.head is not None}
@@ -66,7 +67,7 @@ class Stack(nn.Module):
         """
         protocol, model = self.experiment.protocol, self.experiment.model
         x = self.sites["embed"](self.embed(inputs, mask))
-        visible = visible_keys(x, mask, model.causal, protocol.attention == "fused")
+        visible = visible_keys(x, mask, model.causal, protocol.attention != "explicit")
         view = View(mask, visible, self.embed.position.turn)
         for block in self.layers:
             x = block(x, view)

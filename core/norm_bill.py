@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from core.experiment import Experiment
 from core.look import DIRECTIONS, MEASURED, WAYS
 from core.plan import plan
-from core.rules import layer_norms
+from core.rules import is_recurrent, layer_norms
 from core.tables import NORMS
 
 Costs = Mapping[str, NDArray[np.floating]]
@@ -48,8 +48,13 @@ def setting(experiment: Experiment) -> Experiment:
 
 
 def calls(experiment: Experiment) -> Counter[str]:
-    """Return how often a step of a canonical experiment calls each norm, in its layers, before and after them."""
+    """Return how often a step of a canonical experiment calls each norm, in its layers, before and after them.
+
+    Nothing of a recurrent stack: its norms are called time step by time step, on other shapes than are measured.
+    """
     model = experiment.model
+    if is_recurrent(experiment):
+        return Counter()
     found: Counter[str] = Counter()
     for layer, norm in enumerate(layer_norms(experiment)):
         planned = plan(experiment, layer)

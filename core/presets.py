@@ -27,6 +27,9 @@ _ENCODER = {"placement": "post", "causal": False, "activation": "relu", "positio
 _DECODER = {"norm": "rmsnorm", "positions": "rotary", "bias": False, "init": "normal", "embed_std": 0.02}
 """What decoders of today share."""
 
+_RECURRENT = {"n_layers": 4}
+"""As deep as recurrent stacks usually are at most."""
+
 _GROUPED: dict[str, dict[str, Document]] = {
     "basics": {
         "pre_layernorm": {},
@@ -68,6 +71,13 @@ _GROUPED: dict[str, dict[str, Document]] = {
                                "input": {"source": "scaled", "feature_scales": [300.0] * 128, "batch": 2},
                                "protocol": {"dtype": "float16"}},
         "massive_feature": {"input": {"source": "scaled", "feature_scales": [1000.0] + [1.0] * 127}},
+    },
+    "recurrent": {
+        "lstm_plain": {"model": {**_RECURRENT, "family": "lstm", "norm": "none"}},
+        "lstm_layernorm": {"model": {**_RECURRENT, "family": "lstm"}},
+        "lstm_deep": {"model": {"family": "lstm"}},
+        "gru_plain": {"model": {**_RECURRENT, "family": "gru", "norm": "none"}},
+        "gru_layernorm": {"model": {**_RECURRENT, "family": "gru"}},
     },
     "architectures": {
         "transformer": {"model": {**_ENCODER, "n_layers": 6, "tie_embeddings": True}},

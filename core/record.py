@@ -23,6 +23,7 @@ from core.parameters import ParameterMeasures
 from core.rows import RealTokens
 from core.sites import Heads
 from core.statistics import cosine_of, histogram_of, named, row_of
+from core.time_steps import TimeSteps
 from core.token_rms import StreamTokens
 from core.trace import FORWARD, GRADIENT, WEIGHTS, Layout, NonFinite, Outlier, Snapshot
 from core.vocabulary import HEAD_MEASURES, HEADS_STANDARD, SITES, STATISTICS, TOKEN_SHAPES
@@ -50,6 +51,7 @@ class Record:
         self._cosines: dict[int, Tensor | float] = {}
         self._widths: dict[int, int] = {}
         self._stream = StreamTokens(ids if full else None, tokens)
+        self._time = TimeSteps(sites if full else (), tokens)
 
     def has(self, direction: str, row: int | None = None) -> bool:
         """Say whether a row, or any, was observed in this direction."""
@@ -62,6 +64,7 @@ class Record:
         reading = _reading(self.full and direction == FORWARD, self.full, name, self._tokens.lengths(x.shape))
         self._rows[direction][row] = row_of(rows, reading, self._tables[direction][row], self._sizes)
         self._widths[row] = rows.shape[-1]
+        self._time.take(direction, row, x)
 
     def same(self, direction: str, row: int, source: int) -> None:
         """Note that the very tensor of row `source` passed at this row too."""
@@ -107,6 +110,7 @@ class Record:
             outliers=self._outliers(tables[FORWARD]) if self.full else (),
             non_finite=self._non_finite(step, loss, layout, tables, parameters),
             token_rms=self._stream.sizes(layout.n_layers), tokens=self._stream.ids(), batch_shape=self._stream.shape,
+            over_time=self._time.table(), time_steps=self._time.steps,
         )
 
     @property

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import register_multi_grad_hook
 from torch.utils.hooks import RemovableHandle
 
 from core.parameters import layer_of, parameter_measures
@@ -33,7 +34,7 @@ from core.rows import RealTokens
 from core.sites import Heads, sites_of
 from core.statistics import is_full
 from core.trace import FORWARD, GRADIENT, Layout, Snapshot
-from core.vocabulary import SITES
+from core.vocabulary import SITES, STREAMS
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 
@@ -148,7 +149,11 @@ class Recorder:
 
     def _site_hook(self, row: int) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _arguments: Any, x: Any) -> None:
-            if self._record is not None and isinstance(x, Tensor) and x.is_floating_point():
+            if self._record is None:
+                return
+            if isinstance(x, tuple):
+                self._pass_steps(self._record, row, x)
+            elif isinstance(x, Tensor) and x.is_floating_point():
                 self._pass(self._record, row, x)
 
         return hook
@@ -165,9 +170,7 @@ class Recorder:
     def _pass(self, record: Record, row: int, x: Tensor) -> None:
         """Record that `x` passed the site of this row, and listen for its gradient."""
         layer, name = self._sites[row]
-        if record.has(FORWARD, row):
-            raise RecorderError(f"site {name} of layer {layer} was passed twice in one step; allowed: one forward pass "
-                                "after each begin(), without recomputation")
+        self._check_first(record, row)
         source = self._source(row, x)
         if source is None:
             record.observe(FORWARD, row, x)
@@ -179,6 +182,26 @@ class Recorder:
             source.append(row)
         self._stream(record, layer, name, x)
 
+    def _pass_steps(self, record: Record, row: int, steps: tuple[Tensor, ...]) -> None:
+        """Record that time steps passed the site of this row, (B, D) each, as the one tensor (B, T, D) that they make.
+
+        So is their gradient: that of each time step comes in its own time, and is measured with all others.
+        """
+        layer, name = self._sites[row]
+        self._check_first(record, row)
+        x = torch.stack([step.detach() for step in steps], 1)
+        record.observe(FORWARD, row, x)
+        self._last = None
+        if self._gradients is not False and all(step.requires_grad for step in steps):
+            self._on_tensors.append(register_multi_grad_hook(steps, self._steps_hook(row)))
+        self._stream(record, layer, name, x)
+
+    def _check_first(self, record: Record, row: int) -> None:
+        if record.has(FORWARD, row):
+            layer, name = self._sites[row]
+            raise RecorderError(f"site {name} of layer {layer} was passed twice in one step; allowed: one forward pass "
+                                "after each begin(), without recomputation")
+
     def _source(self, row: int, x: Tensor) -> list[int] | None:
         """Return the rows of the site before when the very same tensor passed it, to be read alike; else None."""
         last = self._last
@@ -189,7 +212,7 @@ class Recorder:
 
     def _stream(self, record: Record, layer: int, name: str, x: Tensor) -> None:
         """Compare the stream where it leaves a block with where it entered; it is held in between, and no longer."""
-        if name in ("embed", "resid_post"):
+        if name in ("embed", *STREAMS):
             record.leaves(layer, x)
         if name == "resid_pre":
             self._entered[layer] = x.detach()
@@ -206,6 +229,15 @@ class Recorder:
             record.observe(GRADIENT, rows[-1], self._unscaled(gradient))
             for row in rows[-2::-1]:
                 record.same(GRADIENT, row, rows[-1])
+
+        return hook
+
+    def _steps_hook(self, row: int) -> Callable[[Sequence[Tensor | None]], None]:
+        def hook(gradients: Sequence[Tensor | None]) -> None:
+            if self._record is not None:
+                some = next(one for one in gradients if one is not None)
+                whole = [torch.zeros_like(some) if one is None else one for one in gradients]
+                self._record.observe(GRADIENT, row, self._unscaled(torch.stack(whole, 1)))
 
         return hook
 

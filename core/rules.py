@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from core.fields import ExperimentError, refusal
-from core.tables import PLACEMENTS, VECTOR_SOURCES
+from core.tables import FAMILIES, INITS, NORMS, PLACEMENTS, VECTOR_SOURCES
 
 if TYPE_CHECKING:
     from core.experiment import Experiment
@@ -31,6 +31,16 @@ def layer_norms(experiment: Experiment) -> tuple[str, ...]:
     return tuple(model.layer_norms.get(layer, model.norm) for layer in range(model.n_layers))
 
 
+def is_recurrent(experiment: Experiment) -> bool:
+    """Say whether the stack reads one time step after another, and has neither attention nor branches."""
+    return FAMILIES[experiment.model.family].recurrent
+
+
+def attends(experiment: Experiment) -> bool:
+    """Say whether any layer has an attention."""
+    return not is_recurrent(experiment) and experiment.model.sublayers != "mlp"
+
+
 def norms_in_use(experiment: Experiment) -> frozenset[str]:
     """Return the names of all norms that the stack really has, "none" left out."""
     model = experiment.model
@@ -38,9 +48,17 @@ def norms_in_use(experiment: Experiment) -> frozenset[str]:
     return frozenset({*layer_norms(experiment), *whole_stack} - {"none"})
 
 
+def without_effect(family: str) -> frozenset[str]:
+    """Return the fields that change nothing in a stack of this family."""
+    found = FAMILIES[family]
+    of_attention = {"protocol.attention"} if found.recurrent else set()
+    return frozenset({f"model.{name}" for name in found.unused} | of_attention)
+
+
 RESOLVED = frozenset({
     *(f"model.{name}" for name in ("placement", "head_dim", "n_kv_heads", "d_ff", "final_norm", "embed_norm",
                                    "embed_scale", "attention_scale")),
+    *(path for family in FAMILIES for path in without_effect(family)),
     "input.vocab", *(f"protocol.{name}" for name in ("device", "attention", "detail", "loss")),
 })
 """The fields whose canonical value may differ from the one in the description: `resolve_…` return them and the text."""
@@ -48,7 +66,11 @@ RESOLVED = frozenset({
 
 def resolve_model(experiment: Experiment) -> dict[str, Any]:
     """Return the model fields whose canonical value differs in kind from what may stand in the description."""
-    model = experiment.model
+    model, family = experiment.model, FAMILIES[experiment.model.family]
+    around = {"embed_norm": model.embed_norm and model.norm != "none",
+              "embed_scale": 1.0 if model.embed_scale is None else model.embed_scale}
+    if family.recurrent:  # none of the published ones ends in a norm
+        return {**family.unused, **around, "final_norm": bool(model.final_norm) and model.norm != "none"}
     placement = "pre" if set(layer_norms(experiment)) == {"none"} else model.placement
     head_dim = model.head_dim or model.d_model // model.n_heads
     scales = {None: head_dim**-0.5, "1/K": 1 / head_dim}
@@ -59,8 +81,7 @@ def resolve_model(experiment: Experiment) -> dict[str, Any]:
         "n_kv_heads": model.n_kv_heads or model.n_heads,
         "d_ff": model.d_ff or 4 * model.d_model,
         "final_norm": final_norm and model.norm != "none",
-        "embed_norm": model.embed_norm and model.norm != "none",
-        "embed_scale": 1.0 if model.embed_scale is None else model.embed_scale,
+        **around,
         "attention_scale": scales.get(model.attention_scale, model.attention_scale),  # type: ignore[arg-type]
     }
 
@@ -77,9 +98,10 @@ def resolve_protocol(experiment: Experiment, device: str) -> dict[str, Any]:
     model, protocol = experiment.model, experiment.protocol
     written_out = model.attn_softcap is not None or model.pattern != "softmax"
     predicts = model.causal and experiment.input.source not in VECTOR_SOURCES
+    attention = protocol.attention or ("explicit" if written_out else "fused")
     return {
         "device": device if protocol.device == "auto" else protocol.device,
-        "attention": protocol.attention or ("explicit" if written_out else "fused"),
+        "attention": None if is_recurrent(experiment) else attention,
         "detail": protocol.detail or ("full" if protocol.steps == 0 else None),
         "loss": protocol.loss or ("next_token" if predicts else "projection"),
     }
@@ -97,14 +119,8 @@ def check(experiment: Experiment) -> None:
 
     Errors: ExperimentError, one sentence with the field, what came and what is allowed.
     """
-    for rule in RULES:
+    for rule in (*(OF_RECURRENT if is_recurrent(experiment) else OF_BLOCKS), *RULES):
         rule(experiment)
-
-
-def _is_built(experiment: Experiment) -> None:
-    if experiment.model.family != "transformer":
-        raise ExperimentError(f'model.family is "{experiment.model.family}"; the recurrent families are not built yet; '
-                              "allowed: transformer", "family_not_built")
 
 
 def _heads(experiment: Experiment) -> None:
@@ -131,6 +147,10 @@ def _norms(experiment: Experiment) -> None:
     if "groupnorm" in norms_in_use(experiment) and model.d_model % model.norm_groups:
         raise refusal("model.norm_groups", model.norm_groups, f"a divisor of model.d_model ({model.d_model})",
                       "divisor", of="model.d_model", size=model.d_model)
+
+
+def _depth_scaling(experiment: Experiment) -> None:
+    model = experiment.model
     if model.depth_scaling != "none" and not PLACEMENTS[model.placement].scales_depth:
         fitting = " or ".join(name for name, placement in PLACEMENTS.items() if placement.scales_depth)
         raise refusal("model.depth_scaling", model.depth_scaling,
@@ -187,13 +207,17 @@ def _lengths(experiment: Experiment) -> None:
                       "lengths_limit", size=source.seq_len)
 
 
-def _protocol(experiment: Experiment) -> None:
+def _attention(experiment: Experiment) -> None:
     model, protocol = experiment.model, experiment.protocol
     if protocol.attention == "fused" and model.attn_softcap is not None:
         raise refusal("protocol.attention", "fused", "explicit or null with model.attn_softcap", "fused")
     if protocol.attention == "fused" and model.pattern != "softmax":
         raise refusal("protocol.attention", "fused", f"explicit or null with model.pattern {model.pattern}",
                       "fused")
+
+
+def _loss(experiment: Experiment) -> None:
+    model, protocol = experiment.model, experiment.protocol
     if protocol.loss == "next_token" and not model.causal:
         raise refusal("protocol.loss", "next_token", "projection or null where model.causal is false",
                       "next_token")
@@ -202,6 +226,35 @@ def _protocol(experiment: Experiment) -> None:
                       "next_token")
 
 
-RULES: tuple[Callable[[Experiment], None], ...] = (
-    _is_built, _heads, _norms, _source, _markov, _lengths, _batchnorm_has_tokens, _protocol,
-)
+def _per_token(experiment: Experiment) -> None:
+    over_tokens = sorted(name for name in norms_in_use(experiment) if NORMS[name].over_tokens)
+    if over_tokens:
+        fitting = ", ".join(name for name, norm in NORMS.items() if not norm.over_tokens)
+        raise refusal("model.norm", over_tokens[0],
+                      f"{fitting} with model.family {experiment.model.family}, whose norms act at each time step, on "
+                      "each token alone", "norm_over_tokens", family=experiment.model.family)
+
+
+def _without_branches(experiment: Experiment) -> None:
+    model = experiment.model
+    if INITS[model.init].of_branches:
+        fitting = ", ".join(name for name, init in INITS.items() if not init.of_branches)
+        raise refusal("model.init", model.init, f"{fitting} with model.family {model.family}, which has no branches to "
+                      "scale", "init_of_branches", family=model.family)
+
+
+def _forward_in_time(experiment: Experiment) -> None:
+    model = experiment.model
+    if not model.causal:
+        raise refusal("model.causal", False, f"true with model.family {model.family}, which reads one time step after "
+                      "another", "causal_in_time", family=model.family)
+
+
+Rule = Callable[["Experiment"], None]
+
+RULES: tuple[Rule, ...] = (_norms, _source, _markov, _lengths, _batchnorm_has_tokens, _loss)
+
+OF_BLOCKS: tuple[Rule, ...] = (_heads, _depth_scaling, _attention)
+"""Those of a stack of blocks, with attention and branches."""
+
+OF_RECURRENT: tuple[Rule, ...] = (_per_token, _without_branches, _forward_in_time)

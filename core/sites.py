@@ -7,6 +7,7 @@ name, which is how the recorder finds it. This file does not know what is record
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +17,16 @@ from core.vocabulary import EMBED, SITES
 _PATH = re.compile(r"(?:layers\.(?P<layer>\d+)\.)?sites\.(?P<name>\w+)")
 
 
-class Site(nn.Module):
-    """The identity: returns the very tensor it was given."""
+Shown = TypeVar("Shown", Tensor, tuple[Tensor, ...])
 
-    def forward(self, x: Tensor) -> Tensor:
+
+class Site(nn.Module):
+    """The identity: returns the very tensor it was given, or the very time steps.
+
+    A recurrent layer makes each time step of a site on its own: it shows them together, T tensors (B, D).
+    """
+
+    def forward(self, x: Shown) -> Shown:
         """Return `x` itself."""
         return x
 

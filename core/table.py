@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.trace import Snapshot, Trace
-from core.vocabulary import ATTENTION_SITE, HISTOGRAM_BINS, STATISTICS
+from core.vocabulary import ATTENTION_SITE, HISTOGRAM_BINS, STATISTICS, TIME_STATISTICS
 
 SCHEMA = pa.schema([
     ("run", pa.string()), ("variant", pa.string()), ("step", pa.int64()), ("layer", pa.int64()), ("site", pa.string()),
@@ -56,6 +56,7 @@ def _rows(snapshot: Snapshot) -> Iterator[Row]:
     yield from _site_rows(snapshot, snapshot.activations, "")
     yield from _site_rows(snapshot, snapshot.gradients, "grad_")
     yield from _histogram_rows(snapshot)
+    yield from _time_rows(snapshot)
     for layer, head, name, value in _head_values(snapshot):
         yield layer, ATTENTION_SITE, head, name, value, None, None
     for statistic, values in snapshot.parameters.items():
@@ -89,6 +90,17 @@ def _histogram_rows(snapshot: Snapshot) -> Iterator[Row]:
             layer, site = snapshot.layout.sites[row]
             count = float(snapshot.histograms[group][row, column])
             yield layer, site, None, f"{prefix}log2_hist[{HISTOGRAM_BINS[column]}]", count, None, None
+
+
+def _time_rows(snapshot: Snapshot) -> Iterator[Row]:
+    """Yield the statistics at each kept time step, which stands in the column token."""
+    steps = snapshot.time_steps.tolist()
+    for gradient, prefix in ((False, ""), (True, "grad_")):
+        for layer, site in snapshot.layout.over_time:
+            for name in TIME_STATISTICS:
+                values = snapshot.over_steps(layer, site, name, gradient).tolist()
+                for step, value in zip(steps if values else (), values, strict=True):
+                    yield layer, site, None, prefix + name, value, step, None
 
 
 def _head_values(snapshot: Snapshot) -> Iterator[tuple[int, int, str, float]]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from core import init_scales, placements
+from core import families, init_scales, placements
+from core.families import Family
 from core.init_scales import Init
 from core.placements import Placement
 
@@ -23,7 +24,7 @@ class Norm:
     """One norm: where its class stands, and how many parameters it learns over D features (for the cost estimate).
 
     `vectors` of D entries and `scalars` when it is affine, `always` single numbers in any case; `absent`: it is the
-    identity, a layer with it has no norm.
+    identity, a layer with it has no norm; `over_tokens`: its statistics are taken over several tokens.
     """
 
     factory: str
@@ -31,13 +32,20 @@ class Norm:
     scalars: int = 0
     always: int = 0
     absent: bool = False
+    over_tokens: bool = False
 
+
+FAMILIES: dict[str, Family] = {
+    "transformer": families.transformer,
+    "lstm": families.lstm,
+    "gru": families.gru,
+}
 
 NORMS: dict[str, Norm] = {
     "layernorm": Norm("core.norms:LayerNorm", vectors=2),
     "none": Norm("core.norms:NoNorm", absent=True),
     "rmsnorm": Norm("core.norms:RMSNorm", vectors=1),
-    "batchnorm": Norm("core.norms:BatchNorm", vectors=2),
+    "batchnorm": Norm("core.norms:BatchNorm", vectors=2, over_tokens=True),
     "groupnorm": Norm("core.norms:GroupNorm", vectors=2),
     "scalenorm": Norm("core.norms:ScaleNorm", scalars=1),
     "dyt": Norm("core.norms:DyT", vectors=2, always=1),
@@ -74,8 +82,8 @@ INITS: dict[str, Init] = {
     "kaiming": Init(init_scales.kaiming),
     "torch_default": Init(init_scales.torch_default),
     "orthogonal": Init(init_scales.orthogonal, "core.inits:orthogonal"),
-    "gpt2": Init(init_scales.gpt2),
-    "deepnorm": Init(init_scales.deepnorm),
+    "gpt2": Init(init_scales.gpt2, of_branches=True),
+    "deepnorm": Init(init_scales.deepnorm, of_branches=True),
 }
 
 PATTERNS: dict[str, str] = {
@@ -113,7 +121,7 @@ OPTIMIZERS: dict[str, str] = {
 VECTOR_SOURCES = frozenset({"gaussian", "scaled"})
 
 
-def load(table: Mapping[str, str] | Mapping[str, Norm], name: str) -> Any:
+def load(table: Mapping[str, str] | Mapping[str, Norm] | Mapping[str, Family], name: str) -> Any:
     """Return the factory that `table` names `name`.
 
     Errors: KeyError when the table has no such entry.

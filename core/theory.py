@@ -26,6 +26,7 @@ from core.mean_field import NORMS, Layer
 from core.mean_pattern import Counts
 from core.plan import plan
 from core.products import cosines
+from core.rules import attends, is_recurrent
 from core.tables import TURNED_POSITIONS
 from core.vocabulary import EMBED
 
@@ -85,11 +86,12 @@ def predict(experiment: Experiment, size: float, token_cosine: float) -> Predict
 
 
 REASONS: dict[str, Callable[[Experiment], bool]] = {
+    "recurrent": is_recurrent,
     "trained": lambda experiment: experiment.protocol.steps > 0,
     "norm": lambda experiment: any(plan(experiment, layer).norm not in NORMS
                                    for layer in range(experiment.model.n_layers)),
     "positions": lambda experiment: experiment.model.positions in TURNED_POSITIONS
-    and experiment.model.sublayers != "mlp" and experiment.model.pattern == "softmax",
+    and attends(experiment) and experiment.model.pattern == "softmax",
     "softcap": lambda experiment: experiment.model.attn_softcap is not None,
     "dropout": lambda experiment: experiment.model.dropout > 0 and experiment.protocol.mode == "train",
     "lengths": lambda experiment: experiment.input.lengths is not None,

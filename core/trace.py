@@ -14,13 +14,13 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.vocabulary import NON_FINITE
+from core.vocabulary import NON_FINITE, RECURRENT_STREAM, SITES, STREAM, TIME_STATISTICS
 
 F64 = NDArray[np.float64]
 
@@ -48,9 +48,31 @@ class Layout:
     parameters: tuple[tuple[int, str], ...]
 
     def rows(self, site: str) -> tuple[list[int], list[int]]:
-        """Return the layers that have `site`, and the row of each; both empty when it is absent."""
-        found = [(layer, row) for row, (layer, name) in enumerate(self.sites) if name == site]
+        """Return the layers that have `site`, and the row of each; both empty when it is absent.
+
+        Asked for the residual stream, a stack without one answers with its own: see `answering`.
+        """
+        wanted = self.answering(site)
+        found = [(layer, row) for row, (layer, name) in enumerate(self.sites) if name == wanted]
         return [layer for layer, _ in found], [row for _, row in found]
+
+
+    def answering(self, site: str) -> str:
+        """Return the name of the site that answers for `site`: itself, but ``hidden`` for a stream that is not there.
+
+        The one place that knows what goes from layer to layer in a recurrent stack.
+        """
+        return self._stream if site == STREAM else site
+
+    @cached_property
+    def over_time(self) -> tuple[tuple[int, str], ...]:
+        """The sites that are made one time step after another, in the order of `sites`."""
+        return tuple((layer, name) for layer, name in self.sites if name in SITES and SITES[name].over_time)
+
+    @cached_property
+    def _stream(self) -> str:
+        present = {name for _, name in self.sites}
+        return RECURRENT_STREAM if RECURRENT_STREAM in present and STREAM not in present else STREAM
 
 
 @dataclass(frozen=True)
@@ -98,6 +120,9 @@ class Snapshot:
     at tokens that are not finite; `tokens`: the ids of the first IDS_KEPT, −1 at padding, empty where the model reads
     vectors; `batch_shape`: (B, T), (0, 0) where it is not known.
     `looks`: what a look found (`core.looking`), by name; empty without one.
+    `over_time` (2, R, S, M): of activations and of gradients, at each site of `Layout.over_time`, each of
+    TIME_STATISTICS at the M time steps `time_steps` (M,), over the real tokens there; NaN where an entry is not finite.
+    Empty where no layer is recurrent, and in detail standard.
     """
 
     step: int
@@ -116,6 +141,20 @@ class Snapshot:
     tokens: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     batch_shape: tuple[int, int] = (0, 0)
     looks: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
+    over_time: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 0, 0, 0), np.float32))
+    time_steps: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+    def over_steps(self, layer: int, site: str, statistic: str, gradient: bool = False) -> F64:
+        """Return a statistic of TIME_STATISTICS at each of the kept time steps, (M,).
+
+        Empty where it was not taken, and of gradients where none was observed. Errors: ValueError for a site of the
+        layer that does not run over time.
+        """
+        place = self.layout.over_time.index((layer, site))
+        if not self.over_time.size or not self.measured(gradient):
+            return np.empty(0)
+        found: F64 = self.over_time[int(gradient), place, TIME_STATISTICS.index(statistic)].astype(np.float64)
+        return found
 
     def measured(self, gradient: bool = False) -> Mapping[str, F64]:
         """Return the statistics of the sites, or of their gradients: statistic → (S,)."""
@@ -184,7 +223,7 @@ class Snapshot:
         )
 
 
-_ARRAYS = ("token_rms", "tokens")
+_ARRAYS = ("token_rms", "tokens", "over_time", "time_steps")
 
 _LOOK = "look/"
 """What the names of a look's arrays begin with in a snapshot's bytes."""

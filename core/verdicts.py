@@ -36,7 +36,7 @@ from core.landscape import BRANCH_OUTPUTS, NEVER_ZERO, where_to_look
 from core.massive import massive, observed
 from core.token_table import above_median, place, symbol
 from core.trace import F64, Trace
-from core.vocabulary import STREAM
+from core.vocabulary import STATISTICS, STREAM
 
 
 def all_of(trace: Trace, experiment: Experiment, step: int = -1) -> tuple[Verdict, ...]:
@@ -55,8 +55,8 @@ def site_drift(trace: Trace, experiment: Experiment, site: str = STREAM, gradien
     """
     if nothing := _nothing(trace, site, "n", gradient, step):
         return nothing
-    prefix = "gradient_" if gradient else ""
-    if site == STREAM:
+    prefix, site = "gradient_" if gradient else "", trace.layout.answering(site)
+    if site == trace.layout.answering(STREAM):
         found = verdict(trace, experiment, gradient, step)
         return replace(found, code=prefix + found.code, site=site)
     return _off_stream(trace, experiment, site, gradient, step)
@@ -121,7 +121,7 @@ def block_turn(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
             else "turn_idle" if cosine[least] >= THRESHOLDS["idle_cosine"] else "turn_calm")
     numbers = {"cosine": float(cosine[least]), "layer": float(layers[least]), "level": float(np.nanmedian(cosine))}
     return Verdict(code, code == "turn_overwrites" and experiment.model.residual, numbers,
-                   _used("overwritten_cosine", "idle_cosine"), of_turn(experiment), site=STREAM)
+                   _used("overwritten_cosine", "idle_cosine"), of_turn(experiment), site=trace.layout.answering(STREAM))
 
 
 def branch_share(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
@@ -201,13 +201,13 @@ def massive_activations(trace: Trace, experiment: Experiment, step: int = -1) ->
 
     massive_found: one is massive, an alarm; massive_some: some stand out; massive_none.
     """
-    snapshot = trace.snapshots[step]
+    snapshot, stream = trace.snapshots[step], trace.layout.answering(STREAM)
     if not observed(snapshot):
-        return Verdict("nothing_not_taken", False, {}, {}, site=STREAM)
+        return Verdict("nothing_not_taken", False, {}, {}, site=stream)
     rows = massive(snapshot, experiment.input.source)
     used = _used("outlier_ratio", "massive_ratio", "massive_value")
     if not rows:
-        return _nothing(trace, STREAM, "rms", False, step) or Verdict("massive_none", False, {}, used, site=STREAM)
+        return _nothing(trace, STREAM, "rms", False, step) or Verdict("massive_none", False, {}, used, site=stream)
     worst = next((row for row in rows if row.massive), rows[0])
     numbers = {"count": float(sum(row.massive for row in rows) or len(rows)), "value": worst.value,
                "ratio": worst.ratio, "layer": float(worst.layer), "dim": float(worst.dim), "depth": float(worst.depth),
@@ -223,12 +223,12 @@ def token_sizes(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict
     is the first token, in more than half of the sequences, as attention sinks do (Xiao et al. 2023, arXiv:2309.17453);
     sizes_stand_out. Both of these are alarms.
     """
-    snapshot = trace.snapshots[step]
+    snapshot, stream = trace.snapshots[step], trace.layout.answering(STREAM)
     if not snapshot.token_rms.size:
-        return Verdict("nothing_not_taken", False, {}, {}, site=STREAM)
+        return Verdict("nothing_not_taken", False, {}, {}, site=stream)
     ratios = above_median(snapshot)  # (L+1, M)
     if np.isnan(ratios).all():
-        return Verdict("nothing_undefined", True, {}, {}, site=STREAM)
+        return Verdict("nothing_undefined", True, {}, {}, site=stream)
     row, token = divmod(int(np.nanargmax(ratios)), ratios.shape[1])
     sequence, position = place(snapshot, token)
     code = _first(float(ratios[row, token]), {"sizes_even": "even_tokens", "sizes_differ": "token_stands_out"},
@@ -237,7 +237,7 @@ def token_sizes(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict
                "sequence": float(sequence), "position": float(position),
                "kept": float((~np.isnan(ratios)).any(0).sum())}
     return Verdict(code, code in ("sizes_first", "sizes_stand_out"), numbers, _used("token_stands_out", "even_tokens"),
-                   site=STREAM if row else "embed", token=symbol(snapshot, experiment.input.source, token))
+                   site=stream if row else "embed", token=symbol(snapshot, experiment.input.source, token))
 
 
 def _first_stands_out(ratios: F64, length: int) -> bool:
@@ -264,8 +264,10 @@ def _measured(trace: Trace, site: str, statistic: str, gradient: bool, step: int
 
 def _nothing(trace: Trace, site: str, statistic: str, gradient: bool, step: int) -> Verdict | None:
     """Return why there is nothing to judge, or None when a layer has a value of the statistic."""
+    site, only = trace.layout.answering(site), STATISTICS[statistic].sites
     layers, counted = trace.profile(site, "n", gradient, step)
-    reasons = {"absent": not layers, "not_observed": bool(np.isnan(counted).all()),
+    reasons = {"absent": not layers, "not_here": only is not None and site not in only,
+               "not_observed": bool(np.isnan(counted).all()),
                "not_taken": statistic not in trace.snapshots[step].measured(gradient),
                "undefined": bool(np.isnan(trace.profile(site, statistic, gradient, step)[1]).all())}
     reason = next((name for name, holds in reasons.items() if holds), None)

@@ -15,12 +15,16 @@ EMBED = -1
 
 @dataclass(frozen=True)
 class Site:
-    """One place where a tensor is read. `shape`: its axes; `where`: embed, block or head (after the stack)."""
+    """One place where a tensor is read. `shape`: its axes; `where`: embed, block or head (after the stack).
+
+    `over_time`: of a recurrent layer, which makes it one time step after another.
+    """
 
     shape: str
     where: str = "block"
     stream: bool = False
     cosine: bool = False
+    over_time: bool = False
 
 
 SITES: dict[str, Site] = {
@@ -43,6 +47,9 @@ SITES: dict[str, Site] = {
     "mlp_out": Site("B T D", cosine=True),
     "mlp_sum": Site("B T D", stream=True, cosine=True),
     "resid_post": Site("B T D", stream=True, cosine=True),
+    **dict.fromkeys(("gate_i", "gate_f", "gate_g", "gate_o", "gate_r", "gate_z", "gate_n", "cell"),
+                    Site("B T D", over_time=True)),
+    "hidden": Site("B T D", stream=True, cosine=True, over_time=True),
     "final_norm": Site("B T D", "head", cosine=True),
     "logits": Site("B T V", "head"),
 }
@@ -50,6 +57,11 @@ SITES: dict[str, Site] = {
 
 STREAM = "resid_post"
 """The residual stream where it leaves a block: what drift is read of."""
+
+RECURRENT_STREAM = "hidden"
+"""What goes from layer to layer where there is no residual stream: it answers for STREAM there."""
+
+STREAMS = (STREAM, RECURRENT_STREAM)
 
 ATTENTION_SITE = "attn"
 """The site name of per-head measures in tables and exports."""
@@ -83,6 +95,12 @@ TOKENS_KEPT = 1024
 
 IDS_KEPT = 65_536
 """Of how many positions it keeps the token's id."""
+
+TIME_STATISTICS: tuple[str, ...] = ("mean", "rms", "absmax")
+"""The statistics that the sites over time have at each time step, of activations and of gradients, in detail full."""
+
+TIME_KEPT = 256
+"""Of how many time steps they are kept: all, or as many that lie evenly between the first and the last."""
 
 FLOAT16_MAX = 65504.0
 """The largest float16."""

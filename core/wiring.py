@@ -81,7 +81,12 @@ class Wiring:
 
 
 def wiring(experiment: Experiment, layer: int) -> Wiring:
-    """Return the wiring of one layer, counted from 0, and of what stands around the blocks."""
+    """Return the wiring of one layer, counted from 0, and of what stands around the blocks.
+
+    Errors: ValueError for a recurrent stack, whose layers are no blocks.
+    """
+    if rules.is_recurrent(experiment):
+        raise ValueError(f"model.family is {experiment.model.family}, whose layers are no blocks; allowed: transformer")
     canonical = experiment.resolved()
     return Wiring((layer,), canonical.model.n_layers, _chain(_before(canonical)), _block(canonical, layer),
                   _chain(_after(canonical)))

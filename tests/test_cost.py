@@ -13,15 +13,16 @@ from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.model import build
 from core.presets import PRESETS, preset
-from core.tables import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS, QK_NORMS, SOURCES
+from core.tables import ACTIVATIONS, FAMILIES, NORMS, PLACEMENTS, POSITIONS, QK_NORMS, SOURCES
 from core.train import train
 
 SMALL = {"model.d_model": 16, "model.n_heads": 4, "model.n_layers": 2, "input.batch": 2, "input.seq_len": 8}
+SOURCE = st.sampled_from([name for name in SOURCES if name != "scaled"])
 OPTIONS = st.fixed_dictionaries({
     "model.norm": st.sampled_from(list(NORMS)), "model.placement": st.sampled_from(list(PLACEMENTS)),
     "model.activation": st.sampled_from(list(ACTIVATIONS)), "model.positions": st.sampled_from(list(POSITIONS)),
     "model.qk_norm": st.sampled_from(list(QK_NORMS)), "model.qk_norm_scope": st.sampled_from(["head", "full"]),
-    "input.source": st.sampled_from([name for name in SOURCES if name != "scaled"]),
+    "input.source": SOURCE,
     "model.sublayers": st.sampled_from(["both", "attention", "mlp"]), "model.bias": st.booleans(),
     "model.norm_affine": st.booleans(), "model.tie_embeddings": st.booleans(), "model.embed_norm": st.booleans(),
     "model.branch_scale": st.sampled_from([1.0, "rezero", "layerscale"]),
@@ -35,6 +36,29 @@ OPTIONS = st.fixed_dictionaries({
 def test_the_number_of_parameters_is_exact(options):
     canonical = Experiment().with_values({**SMALL, **options}).resolved()
     assert parameters(canonical) == sum(tensor.numel() for tensor in build(canonical).parameters())
+
+
+RECURRENT = st.fixed_dictionaries({
+    "model.family": st.sampled_from([name for name, family in FAMILIES.items() if family.recurrent]),
+    "model.norm": st.sampled_from([name for name, norm in NORMS.items() if not norm.over_tokens]),
+    "input.source": SOURCE,
+    **{f"model.{name}": st.booleans()
+       for name in ("bias", "norm_affine", "tie_embeddings", "embed_norm", "final_norm")},
+    "model.layer_norms": st.sampled_from([{}, {"0": "none"}, {"1": "dyt"}])})
+
+
+@given(RECURRENT)
+@settings(max_examples=60, deadline=None)
+def test_the_number_of_parameters_of_a_recurrent_stack_is_exact(options):
+    canonical = Experiment().with_values({**SMALL, **options}).resolved()
+    assert parameters(canonical) == sum(tensor.numel() for tensor in build(canonical).parameters())
+
+
+@pytest.mark.parametrize("family", ["lstm", "gru"])
+def test_operations_of_a_recurrent_stack_are_those_of_its_matrices(family):
+    described = Experiment().with_values({"model.family": family, "input.source": "gaussian"})
+    gates = len(FAMILIES[family].gates)
+    assert cost(described).flops == 3 * 2 * 8 * 64 * 12 * gates * 2 * 128**2
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -54,13 +78,16 @@ def test_operations_and_bytes_add_up_over_variants_and_memory_does_not():
         check_limits([Experiment()] * 3, {"flops": 2 * one.flops})
 
 
-def test_stored_bytes_are_estimated_on_the_high_side_but_not_absurdly():
-    (snapshot,) = list(train(Experiment()))
-    assert len(snapshot.to_bytes()) < cost(Experiment()).stored_bytes < 40 * len(snapshot.to_bytes())
+@pytest.mark.parametrize("family", FAMILIES)
+def test_stored_bytes_are_estimated_on_the_high_side_but_not_absurdly(family):
+    described = Experiment().with_values({"model.family": family})
+    (snapshot,) = list(train(described))
+    assert len(snapshot.to_bytes()) < cost(described).stored_bytes < 40 * len(snapshot.to_bytes())
 
 
-def test_peak_memory_is_estimated_within_a_factor_of_three():
-    document = {"model": {"n_layers": 12, "d_model": 256}, "input": {"seq_len": 256}}
+@pytest.mark.parametrize("family", FAMILIES)
+def test_peak_memory_is_estimated_within_a_factor_of_three(family):
+    document = {"model": {"family": family, "n_layers": 12, "d_model": 256}, "input": {"seq_len": 256}}
     code = ("import json, re, sys, torch; from pathlib import Path; from core.experiment import parse; "
             "from core.train import train; torch.set_num_threads(1); "
             "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) * 1024; "

@@ -75,8 +75,8 @@ def test_scores_of_unlike_tokens_spread_by_the_score_scale():
 
 
 @pytest.mark.parametrize(("model", "code"), [
-    ({"sublayers": "mlp"}, "nothing_absent"), ({"pattern": "uniform"}, "attention_given"),
-    ({"pattern": "identity"}, "attention_given")])
+    ({"sublayers": "mlp"}, "attention_absent"), ({"family": "lstm"}, "attention_absent"),
+    ({"pattern": "uniform"}, "attention_given"), ({"pattern": "identity"}, "attention_given")])
 def test_without_a_softmax_there_is_no_cause(model, code):
     trace, experiment = run(parse({"model": {**SMALL, **model}}))
     assert attention_verdict(trace, experiment).code == code

@@ -99,7 +99,7 @@ def test_what_happens_inside_a_branch_alone_is_no_place_to_look():
             for layer, value in enumerate(values)}
     assert where_to_look(recorded(rows)).site == "resid_post"
     assert {change.site: change.factor for change in changes(recorded(rows))} == {"q": 1e6, "resid_post": 2}
-    stream = {"embed", "resid_pre", "attn_sum", "resid_mid", "mlp_sum", "resid_post"}
+    stream = {"embed", "resid_pre", "attn_sum", "resid_mid", "mlp_sum", "resid_post", "hidden"}
     assert stream | {"attn_out", "mlp_out"} == LOOKED_AT
 
 

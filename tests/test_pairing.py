@@ -38,6 +38,21 @@ def test_another_norm_module_or_depth_never_shifts_another_tensor(change):
     assert paired(prints(), prints(**change)).code == "same_weights"
 
 
+@pytest.mark.parametrize("change", [{"norm": "none"}, {"norm": "rmsnorm"}, {"n_layers": 5}, {"bias": False},
+                                    {"layer_norms": {"1": "none"}}, {"final_norm": True}, {"dropout": 0.1}], ids=str)
+@pytest.mark.parametrize("family", ["lstm", "gru"])
+def test_no_norm_nor_a_bigger_depth_shifts_a_tensor_of_a_recurrent_stack(family, change):
+    assert paired(prints(family=family), prints(family=family, **change)).code == "same_weights"
+
+
+def test_every_matrix_of_every_gate_is_drawn_by_its_own_name():
+    tensors = prints(family="gru")[1]["tensors"]
+    gates = ("gate_r", "gate_z", "gate_n")
+    assert set(tensors) == {"embed.token.weight", "head.weight", *(
+        f"layers.{layer}.{gate}.{letter}.weight" for layer in (0, 1) for gate in gates for letter in "xh")}
+    assert len({draws for draws, _ in tensors.values()}) == len(tensors)
+
+
 @pytest.mark.parametrize("init", [name for name in INITS if name != "xavier"])
 def test_another_init_rescales_the_same_draws(init):
     found = paired(prints(), prints(init=init))

@@ -102,6 +102,11 @@ def non_finite(name):
     return int(((values["n_nan"] + values["n_posinf"] + values["n_neginf"]) > 0).sum())
 
 
+def over_time(name, gradient=False):
+    """The RMS of the first layer's hidden state at each time step, or of its gradient."""
+    return shown(name).snapshots[0].over_steps(0, "hidden", "rms", gradient)
+
+
 MEASURES = {
     "growth": lambda name: drift(shown(name)).growth,
     "per_block": per_block,
@@ -114,6 +119,8 @@ MEASURES = {
     "gradient": lambda name: drift(shown(name), gradient=True).growth,
     "gradient_most": lambda name: shown(name).profile("resid_post", "absmax", gradient=True)[1][:-1].max(),
     "gradient_block": lambda name: drift(shown(name), gradient=True).growth ** (1 / (preset(name).model.n_layers - 1)),
+    "least_over_time": lambda name: over_time(name).min() / over_time(name).max(),
+    "gradient_over_time": lambda name: np.divide(*over_time(name, True)[[0, -1]]),
     "cosine": lambda name: ends(name, statistic="token_cosine")[1],
     "cosine_gain": lambda name: np.diff(ends(name, statistic="token_cosine"))[0],
     "input_least": lambda name: shown(name).profile("norm1", "rms")[1].min(),
@@ -162,6 +169,12 @@ CLAIMS = {
     "bfloat16_range": {"non_finite": (0, 0), "largest": (100 * 65504, 1e12), "per_block": (3.4, 4.4)},
     "float16_naive_norm": {"input_zeros": (1, 1), "non_finite": (0, 0), "gradient_most": (0, 0)},
     "massive_feature": {"outlier_layers": (1, 1), "input_middle": (0, 0.1), "growth": (0.98, 1.02)},
+    "lstm_plain": {"growth": (0.01, 0.03), "last": (0.01, 0.03), "first": (0.15, 0.25), "gradient": (0.03, 0.2)},
+    "lstm_layernorm": {"least_rms": (0.3, 0.37), "most_rms": (0.3, 0.37), "least_over_time": (0.85, 1),
+                       "gradient": (15, 300), "gradient_over_time": (200, 1e5)},
+    "lstm_deep": {"least_rms": (0.3, 0.37), "most_rms": (0.3, 0.37), "gradient": (500, 1e5)},
+    "gru_plain": {"least_rms": (0.2, 0.5), "most_rms": (0.2, 0.5), "gradient": (0.5, 1)},
+    "gru_layernorm": {("last", "gru_plain"): (1.5, 3), "least_over_time": (0.6, 0.8), "gradient": (1.5, 4)},
     "transformer": {"least_rms": ONE, "most_rms": ONE, "cosine_gain": (0.3, 1)},
     "bert": {"embed": ONE, "least_rms": ONE, "most_rms": ONE, "cosine_gain": (-0.02, 0.02)},
     "gpt2": {"embed": (0.02, 0.03), "most_rms": (0.03, 0.1), "input_least": (0.95, 1)},

@@ -51,7 +51,7 @@ PARTS = {part: SCHEMA["$defs"][part.capitalize()]["properties"] for part in Expe
 FIELDS = {f"{part}.{name}": field for part, fields in PARTS.items() for name, field in fields.items()}
 
 SMALL = {
-    "model.family": st.just("transformer"), "model.d_ff": st.none() | st.integers(8, 16),
+    "model.d_ff": st.none() | st.integers(8, 16),
     "model.norm_groups": st.sampled_from([1, 2, 4]), "protocol.device": st.sampled_from(["auto", "cpu"]),
     "protocol.steps": st.just(0),
 }
@@ -148,11 +148,15 @@ ATTENTION = ("q", "k", "v", "attn_scores", "attn_pattern", "attn_out", "resid_mi
 MLP = ("mlp_pre", "mlp_act", "mlp_out")
 SCALING = ("loss_scale", "overflow", "overflow_steps")
 BRANCHES = {"both": (1, 2), "attention": (1,), "mlp": (2,)}
+OVER_TIME = {"lstm": ("gate_i", "gate_f", "gate_g", "gate_o", "cell", "hidden"),
+             "gru": ("gate_r", "gate_z", "gate_n", "hidden")}
 NORM_SITES = {"pre": ("norm{}",), "sandwich": ("norm{}", "norm{}_out"), "branch": ("norm{}_out",), "post": ()}
 
 
 def block(model, norm):
     """The sites of one layer."""
+    if model.family in OVER_TIME:
+        return set(OVER_TIME[model.family])
     branches = BRANCHES[model.sublayers]
     found = {"resid_pre", "resid_post"} | {site for n in branches for site in {1: ATTENTION, 2: MLP}[n]}
     if norm != "none":
@@ -189,10 +193,18 @@ def expected_rows(canonical):
         rows += [(*row, None, prefix + name) for name, entry in STATISTICS.items() for row in seen
                  if getattr(entry, direction) and (full or entry.detail == "standard")
                  and (entry.sites is None or row[1] in entry.sites) and (name != "branch_ratio" or model.residual)]
-    attending = range(model.n_layers if model.sublayers != "mlp" else 0)
+    attending = range(model.n_layers if model.sublayers != "mlp" and model.family == "transformer" else 0)
     rows += [(layer, "attn", head, name) for layer in attending for head in range(model.n_heads)
              for name, entry in HEAD_MEASURES.items() if full or entry.detail == "standard"]
     return rows + [row for name, _ in build(canonical).named_parameters() for row in parameter_rows(canonical, name)]
+
+
+def expected_times(canonical, lengths):
+    """(layer, site, statistic, time step) of every row over time."""
+    model, full = canonical.model, canonical.protocol.detail == "full"
+    return [(layer, site, prefix + name, step) for layer in range(model.n_layers if full else 0)
+            for site in OVER_TIME.get(model.family, ()) for prefix in ("", "grad_")
+            for name in ("mean", "rms", "absmax") for step in range(max(lengths))]
 
 
 def parameter_rows(canonical, name):
@@ -209,7 +221,7 @@ def entries(canonical, lengths, site):
     """How many real entries a site has."""
     model = canonical.model
     pairs = sum(n * (n + 1) // 2 if model.causal else n * n for n in lengths)
-    widths = {"q": model.n_heads * model.head_dim, "mlp_pre": model.d_ff, "logits": canonical.input.vocab}
+    widths = {"q": model.n_heads * (model.head_dim or 0), "mlp_pre": model.d_ff, "logits": canonical.input.vocab}
     widths |= {"k": widths["q"], "v": widths["q"], "mlp_act": model.d_ff}
     if site in ("attn_scores", "attn_pattern"):
         return pairs * model.n_heads
@@ -224,11 +236,15 @@ ROUNDING = 1e-6
 @examples(80)
 def test_every_accepted_experiment_runs_and_gives_a_complete_table(experiment):
     canonical, training = experiment.resolved(), train(experiment)
-    rows = table.tidy(Trace(tuple(training)), "run").to_pylist()
+    every = table.tidy(Trace(tuple(training)), "run").to_pylist()
+    times = [row for row in every if row["token"] is not None and not SPECIAL.match(row["statistic"])]
+    rows = [row for row in every if row["token"] is None or SPECIAL.match(row["statistic"])]
     place = [(row["layer"], row["site"], row["head"], row["statistic"]) for row in rows]
     single = [key for key in place if not SPECIAL.match(key[3])]
     assert sorted(single, key=str) == sorted(expected_rows(canonical), key=str)
     lengths = training.provenance.get("lengths", [canonical.input.seq_len] * canonical.input.batch)
+    at = [(row["layer"], row["site"], row["statistic"], row["token"]) for row in times]
+    assert sorted(at) == sorted(expected_times(canonical, lengths))
     by_site = {}
     for row in rows:
         by_site.setdefault((row["layer"], row["site"], row["head"]), []).append((row["statistic"], row["value"]))

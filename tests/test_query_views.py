@@ -35,6 +35,7 @@ KINDS = {
     "all nan": {"model.embed_scale": 1e30, "protocol.dtype": "float16"},
     "standard": {"protocol.detail": "standard"},
     "no attention": {"model.sublayers": "mlp"},
+    "lstm": {"model.family": "lstm"},
 }
 """Kind of stack → what it changes."""
 

@@ -104,7 +104,8 @@ def test_rezero_predicts_the_embedding_itself():
     assert theory.token_cosine[7, "resid_post"] == pytest.approx(0.1)
 
 
-SILENT = {"trained": {"protocol.steps": 3}, "norm": {"model.norm": "batchnorm"},
+SILENT = {"recurrent": {"model.family": "gru"}, "trained": {"protocol.steps": 3},
+          "norm": {"model.norm": "batchnorm"},
           "positions": {"model.positions": "rotary"}, "softcap": {"model.attn_softcap": 5.0},
           "dropout": {"model.dropout": 0.1}, "lengths": {"input.lengths": "ragged"},
           "size": {"input.seq_len": 2048, "input.batch": 1}}

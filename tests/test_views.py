@@ -39,6 +39,13 @@ KINDS = {
     "attention alone": {"model.sublayers": "attention"},
     "explicit": {"protocol.attention": "explicit"},
     "mixed layers": {"model.layer_norms": {"0": "none", "2": "batchnorm"}},
+    "lstm": {"model.family": "lstm"},
+    "lstm without norm": {"model.family": "lstm", "model.norm": "none", "input.source": "gaussian"},
+    "ragged gru": {"model.family": "gru", "input.lengths": "ragged", "model.layer_norms": {"0": "none"}},
+    "gru of one token": {"model.family": "gru", "input.batch": 1, "input.seq_len": 1},
+    "lstm in standard": {"model.family": "lstm", "protocol.detail": "standard"},
+    "overflowing lstm": {"model.family": "lstm", "protocol.dtype": "float16", "model.embed_scale": 1e30},
+    "deep gru": {"model.family": "gru", "model.n_layers": 24},
     "one token": {"input.batch": 1, "input.seq_len": 1},
     "beyond float32": {"protocol.dtype": "float64", "model.embed_scale": 1e300},
 }

@@ -19,7 +19,7 @@ from core.service import RunView
 from core.shapes import Shape, dtype_of, shape_of
 from core.vocabulary import SITES
 from pages.ui import explain, fields, link, sight
-from pages.ui.cases import COUNTS, examined, looked, sizes
+from pages.ui.cases import COUNTS, examined, looked, sizes, unexplained
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
 from pages.ui.places import LIVE
@@ -34,6 +34,8 @@ SIGNS = ("NaN", "+Inf", "−Inf")
 def alarm(watched: Sequence[Watched], _shown: Mapping[str, str], t: Words) -> None:
     """Say of every run with a value that is not finite where it was made, and lead to its autopsy."""
     for number, one in enumerate(watched):
+        if (met := unexplained(one)) is not None:
+            st.error(explain.unexplained(met, one.name, t), icon=":material/error:")
         if (found := examined(one)) is None:
             continue
         with st.container(border=True, horizontal=True, vertical_alignment="center"):

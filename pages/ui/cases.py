@@ -14,6 +14,8 @@ import numpy as np
 from core.autopsy import Autopsy, autopsy, is_case
 from core.evidence import Measured
 from core.lineage import LOSS
+from core.rules import is_recurrent
+from core.trace import NonFinite
 from core.vocabulary import SITES
 from pages.ui.views.tokens import chosen
 from pages.ui.watching import Watched
@@ -49,6 +51,13 @@ def examined(one: Watched) -> Autopsy | None:
 KEPT = 16
 _LOCK = Lock()
 _EXAMINED: OrderedDict[tuple[str, int], Autopsy | None] = OrderedDict()
+
+
+def unexplained(one: Watched) -> NonFinite | None:
+    """Return the first value that is not finite in a run that has no autopsy, a recurrent one; None without one."""
+    if one.trace is None or not is_recurrent(one.experiment):
+        return None
+    return next((snapshot.non_finite for snapshot in one.trace.snapshots if is_case(snapshot)), None)
 
 
 def sizes(found: Autopsy) -> tuple[str, tuple[float, ...]]:

@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import service
+from core import rules, service
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import GROUPS
@@ -87,9 +87,10 @@ class Controls:
                      help=t(f"preset_help.{chosen}"), on_change=self._take_preset)
         depth = self._state["model.n_layers"]
         st.select_slider(t("field.n_layers"), sorted({*DEPTHS, depth}), key="model.n_layers", help=t("help.n_layers"))
-        dials = {dial: names for dial, names in link.CHOICES.items() if link.DIALS[dial] not in self._place.withheld}
-        columns = [st.container(), *st.columns(2)] if dials else []
-        for column, (dial, names) in zip(columns, dials.items(), strict=False):
+        idle = self._without_effect() | self._place.withheld
+        offered = {dial: names for dial, names in link.CHOICES.items() if link.DIALS[dial] not in idle}
+        columns = [st.container(), *st.columns(max(1, len(offered) - 1))] if offered else []
+        for column, (dial, names) in zip(columns, offered.items(), strict=False):
             column.selectbox(t(f"field.{dial}"), list(names), key=link.DIALS[dial], help=t(f"help.{dial}"),
                              format_func=fields.spoken_value(dial, t))
 
@@ -113,13 +114,16 @@ class Controls:
 
     def at_hand(self) -> None:
         """Draw the fields of the base that this page is most about, in one row."""
-        if self._place.at_hand:
-            for column, path in zip(st.columns(len(self._place.at_hand)), self._place.at_hand, strict=True):
+        offered = [path for path in self._place.at_hand if path not in self._without_effect()]
+        if offered:
+            for column, path in zip(st.columns(len(self._place.at_hand)), offered, strict=False):
                 with column:
                     fields.widget(path, self._t)
 
     def settings(self, first: Sequence[str] = ()) -> DeltaGenerator:
         """Draw all other fields but `first`, folded away: a tab a part, a widget a field; folded, they cost nothing.
+
+        What has no effect on the chosen family is not offered.
 
         Returns the place beside them where a refusal is said.
         """
@@ -133,7 +137,7 @@ class Controls:
             for part, tab in zip(Experiment.model_fields, tabs, strict=True):
                 columns = tab.columns(4)
                 rest = [path for path in self._paths() if path.startswith(f"{part}.")
-                        and path not in _DIAL_PATHS and path not in first]
+                        and path not in _DIAL_PATHS and path not in first and path not in self._without_effect()]
                 for index, path in enumerate(rest):
                     with columns[index % 4]:
                         fields.widget(path, t)
@@ -165,6 +169,10 @@ class Controls:
     def _paths(self) -> list[str]:
         """Return the fields that can be changed on this page."""
         return [path for path in fields.schemas() if path not in self._place.withheld]
+
+    def _without_effect(self) -> frozenset[str]:
+        """Return the fields that change nothing in the base as its family is chosen now."""
+        return rules.without_effect(self._state["model.family"])
 
     def _touched(self) -> bool:
         """Return whether the visitor moved a widget: the address is then an old one, not one gone back to."""

@@ -17,7 +17,7 @@ from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.learning import UNDECIDED
 from core.service import StoreError
-from core.trace import Trace
+from core.trace import NonFinite, Trace
 from core.vocabulary import SITES, STATISTICS
 from pages.ui import fields
 from pages.ui.link import Notice
@@ -40,7 +40,8 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "value": "value", "dim": "dim", "depth": "depth", "kept": "kept", "start_loss": "start", "last_loss": "last",
     "chance": "chance", "step": "step", "window": "window", "peak": "peak", "peak_step": "peak_step",
     "total": "total", "entropy_norm": "entropy", "score_std": "spread", "score_scale": "reach",
-    "with_embedding": "with_embedding", "total_norm": "total", "would": "would",
+    "with_embedding": "with_embedding", "total_norm": "total", "would": "would", "first_step": "first_step",
+    "last_step": "last_step", "per_step": "per_step", "bad_step": "bad_step",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 
@@ -95,6 +96,14 @@ def named(site: str, layer: float | None, t: Words, name: Callable[[str], str] =
         return t("place.loss") if site == "loss" else t("place.parameter", name=name(site))
     in_block = layer is not None and SITES[site].where == "block"
     return t("place.block", site=t(f"site.{site}"), layer=number(layer or 0)) if in_block else t(f"site.{site}")
+
+
+def unexplained(met: NonFinite, variant: str, t: Words) -> str:
+    """Say where a run met its first value that is not finite, and that no more is told of it."""
+    place = named(met.site, met.layer, t)
+    where = t("autopsy.gradient_of", place=place) if met.direction == "gradient" else place
+    return t("autopsy.recurrent", variant=escaped(variant), kind=t(f"autopsy.kind_{met.kind}"), step=met.step,
+             place=where)
 
 
 def _token(verdict: Verdict, t: Words) -> str:
@@ -200,10 +209,10 @@ def _sites(subject: Subject, traces: Sequence[Trace], t: Words) -> None:
 def entries(subject: Subject, site: str, traces: Sequence[Trace], t: Words) -> str:
     """Say how many entries a point stands for, from the least to the most of all traces, and whether they were sampled.
 
-    Nothing where none was observed.
+    Nothing where none was observed, and where points differ in what they are taken over.
     """
-    if subject.entries:
-        return t("drift.n_exact", n=number(subject.entries))
+    if subject.axes:
+        return t("drift.n_exact", n=number(subject.entries)) if subject.entries else ""
     count, used = ([value for trace in traces for value in trace.profile(site, name, subject.gradient)[1].tolist()
                     if not math.isnan(value)] for name in ("n", "n_sample"))
     sampled = any(STATISTICS[name].sampled for name in subject.statistics) or not SAMPLED.isdisjoint(subject.extra)

@@ -15,7 +15,6 @@ import streamlit as st
 
 from core.experiment import Experiment, json_schema
 from core.rules import TEXT_HASH
-from pages.ui.places import NOT_BUILT
 from pages.ui.text import Words
 
 STEPS: dict[str, float] = {"protocol.lr": 0.001, "model.norm_eps": 1e-5, "model.init_std": 0.01}
@@ -29,11 +28,10 @@ Schema = Mapping[str, Any]
 
 @cache
 def schemas() -> Mapping[str, Schema]:
-    """Return the JSON Schema of every field that is shown, by its dotted path."""
+    """Return the JSON Schema of every field, by its dotted path."""
     whole = json_schema()
     parts = {part: whole["$defs"][part.capitalize()]["properties"] for part in Experiment.model_fields}
-    return {path: field for part, fields in parts.items() for name, field in fields.items()
-            if (path := f"{part}.{name}") not in NOT_BUILT}
+    return {f"{part}.{name}": field for part, fields in parts.items() for name, field in fields.items()}
 
 
 @cache

@@ -18,8 +18,9 @@ from core.outcomes import OUTCOMES
 from core.presets import preset
 from core.ranking import BY_ALARMS, CRITERIA
 from core.roles import MEASURES
+from core.tables import FAMILIES
 from core.variances import ARITHMETICS
-from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS
+from core.vocabulary import EMBED, HEAD_MEASURES, PARAMETER_STATISTICS, SITES, STATISTICS, TIME_STATISTICS
 
 LAST = "last"
 """The last layer, however many there are; the newest step, however far a training is."""
@@ -75,9 +76,6 @@ class Place:
         return preset(name).with_values(self.starts) if self.starts else preset(name)
 
 
-NOT_BUILT = frozenset({"model.family"})
-"""Fields that have one value until the recurrent families are built."""
-
 OF_TRAINING = frozenset({
     "protocol.steps", "protocol.record_every", "protocol.optimizer", "protocol.lr", "protocol.betas",
     "protocol.momentum", "protocol.weight_decay", "protocol.warmup", "protocol.schedule", "protocol.grad_clip",
@@ -85,7 +83,10 @@ OF_TRAINING = frozenset({
 """Fields without a meaning where nothing is trained."""
 
 ROLES = ("attn.q.weight", "attn.k.weight", "attn.v.weight", "attn.o.weight", "mlp.in.weight", "mlp.gate.weight",
-         "mlp.out.weight", "norm1.weight", "norm2.weight", "norm1_out.weight", "norm2_out.weight")
+         "mlp.out.weight", "norm1.weight", "norm2.weight", "norm1_out.weight", "norm2_out.weight",
+         *dict.fromkeys(f"{gate}.{letter}.weight" for family in FAMILIES.values() for gate in family.gates
+                        for letter in "xh"),
+         *dict.fromkeys(f"{norm}.weight" for family in FAMILIES.values() for norm in family.norms))
 """What a layer's weights are called in it."""
 
 _MAP: dict[str, Collection[str]] = {
@@ -94,35 +95,42 @@ _MAP: dict[str, Collection[str]] = {
 }
 _MAP_DEFAULTS = {"site": "resid_post", "stat": "rms", "of": "forward", "scale": "log"}
 
+LAYERS = (LAST, *map(str, range(DEPTH["maximum"])))
+
+_TIME: dict[str, Collection[str]] = {"gate": tuple(name for name, site in SITES.items() if site.over_time),
+                                     "moment": TIME_STATISTICS, "depth": LAYERS}
+_TIME_DEFAULTS = {"gate": "hidden", "moment": "rms", "depth": LAST}
+"""What a view over time shows: which gate or state, which statistic at each time step, of which layer."""
+
 DRIFT = Place(
     "drift",
     {"view": ("overview", "profile", "streams", "twins", "cosines", "quantiles", "exponents", "outliers", "text",
-              "wiring"),
-     **_MAP, "who": tuple(str(number) for number in range(7)),
+              "time", "wiring"),
+     **_MAP, **_TIME, "who": tuple(str(number) for number in range(7)),
      "layer": (LAST, *map(str, range(EMBED, DEPTH["maximum"])))},
-    {"view": "overview", **_MAP_DEFAULTS, "who": "0", "layer": LAST},
-    withheld=NOT_BUILT | OF_TRAINING)
+    {"view": "overview", **_MAP_DEFAULTS, **_TIME_DEFAULTS, "who": "0", "layer": LAST},
+    withheld=OF_TRAINING)
 """One forward and backward pass at initialization. `who`: the variant that a view of a single one looks at, 0 the base;
 `layer`: the one that a view of a single layer looks at."""
 
 GRADIENTS = Place(
     "gradients",
-    {"view": ("sites", "parameters", "clipping", "twins", "theory"), "site": _MAP["site"],
+    {"view": ("sites", "parameters", "clipping", "twins", "time", "theory"), "site": _MAP["site"], **_TIME,
      "stat": tuple(name for name, one in STATISTICS.items() if one.gradient), "scale": _MAP["scale"],
      "who": tuple(str(number) for number in range(7)), "weight": tuple(MEASURES), "role": ROLES},
     {"view": "sites", "site": "resid_post", "stat": "rms", "scale": "log", "who": "0", "weight": "param_grad_norm",
-     "role": "mlp.out.weight"},
-    withheld=NOT_BUILT | OF_TRAINING - {"protocol.grad_clip"})
+     "role": "mlp.out.weight", **_TIME_DEFAULTS},
+    withheld=OF_TRAINING - {"protocol.grad_clip"})
 """One forward and backward pass at initialization, read backward. A threshold of clipping can be set: it has a meaning
 before the first update."""
 
 ENTROPY = Place(
     "entropy",
     {"view": ("heads", "queries", "causes", "weights", "theory"), "measure": tuple(HEAD_MEASURES),
-     "who": tuple(str(number) for number in range(7)), "layer": (LAST, *map(str, range(DEPTH["maximum"]))),
+     "who": tuple(str(number) for number in range(7)), "layer": LAYERS,
      "head": Form(r"[0-9]{1,3}", ("0", "3")), "sequence": Form(r"[0-9]{1,4}", ("0", "7"))},
     {"view": "heads", "measure": "entropy_norm", "who": "0", "layer": LAST, "head": "0", "sequence": "0"},
-    withheld=NOT_BUILT | OF_TRAINING,
+    withheld=OF_TRAINING,
     at_hand=("model.qk_norm", "model.attn_softcap", "model.attention_scale", "model.pattern"))
 """The attention of every head in one pass at initialization; the embedding has none. `head`, `sequence`: whose weights
 are looked at."""
@@ -136,7 +144,7 @@ LIVE = Place(
      "step": Form(rf"{LAST}|[0-9]{{1,6}}", (LAST, "0", "120"))},
     {"view": "overview", **_MAP_DEFAULTS, "who": "0", "at": ENDS, "measure": "entropy_norm", "weight": "update_ratio",
      "role": "mlp.out.weight", "step": LAST},
-    starts=MappingProxyType({"protocol.steps": 200}), withheld=NOT_BUILT, most=3)
+    starts=MappingProxyType({"protocol.steps": 200}), most=3)
 """A training. `at`: the layers whose lines are drawn over steps; `step`: the one that the replay stands at."""
 
 _AXIS = r"[a-z]+\.[a-z0-9_]+=[^\n]{1,1000}"
@@ -149,7 +157,7 @@ SWEEP = Place(
      "measure": tuple(HEAD_MEASURES), "cell": Form(r"([0-9]{1,3}\.[0-9]{1,3})?", ("", "0.2"))},
     {"across": "model.init_gain=0.5,1,1.5,2", "down": "model.norm=layernorm,none", "outcome": "growth",
      **{name: _MAP_DEFAULTS[name] for name in ("site", "stat", "of")}, "measure": "entropy_norm", "cell": ""},
-    withheld=NOT_BUILT, most=0)
+    most=0)
 """A grid over one field, or two, as ``field=value,value``: those `across` are the columns, those `down` the rows.
 
 `outcome`: what a cell shows; site, stat and of, or measure, say which where it is ``site`` or ``head``; `cell`: the row
@@ -169,7 +177,7 @@ NORM_BENCH = Place(
      "scalings": "plain", "number": "stream", "scale": "log", "after": "0", "when": "start", "by": BY_ALARMS,
      "way": "forward"},
     starts=MappingProxyType({"input.batch": 4, "input.seq_len": 32}),
-    withheld=NOT_BUILT | FIELDS | {"protocol.steps", "protocol.record_every"}, most=0)
+    withheld=FIELDS | {"protocol.steps", "protocol.record_every"}, most=0)
 """Norms, placements, inits and residual scalings of one base, all combined: each axis of the bench as names joined by
 commas.
 
@@ -199,7 +207,7 @@ PRECISION = Place(
     {"view": ("headroom", "underflow", "silent", "difference", "variance", "integer", "casts", "ruler"), **_MAP,
      "who": tuple(str(number) for number in range(7)), "format": (*HALVES, "float32"), **_LABS},
     {"view": "headroom", **_MAP_DEFAULTS, "who": "0", "format": "float16", **_LAB_DEFAULTS},
-    starts=MappingProxyType({"protocol.dtype": "float32"}), withheld=NOT_BUILT | OF_TRAINING | {"protocol.dtype"},
+    starts=MappingProxyType({"protocol.dtype": "float32"}), withheld=OF_TRAINING | {"protocol.dtype"},
     at_hand=("model.norm_dtype", "model.norm_cast", "model.init_gain", "protocol.loss_scale"), most=0)
 """The same stack in several number formats, at initialization: the views say which. The last four views are of numbers
 alone, without a model. `format`: whose largest number is the measure; `entries`, `draw`: of drawn data; `ratio`,

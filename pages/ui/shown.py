@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 import streamlit as st
 
 from core.experiment import Experiment
-from core.vocabulary import EMBED
+from core.families import Family
+from core.tables import FAMILIES
+from core.vocabulary import EMBED, RECURRENT_STREAM, SITES, STREAMS
 from pages.ui.explain import number
 from pages.ui.link import Variant
 from pages.ui.places import ENDS, LAST, Place
@@ -40,8 +42,9 @@ def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:
     if wanted in names:
         state["who"] = str(names.index(wanted))
     state["who"] = str(min(int(state["who"]), len(variants) - 1))
-    if "layer" in place.shown and state["layer"] != LAST and int(state["layer"]) >= _depth(variants) - 1:
-        state["layer"] = LAST
+    for name in {"layer", "depth"} & place.shown.keys():
+        if state[name] != LAST and int(state[name]) >= _depth(variants) - 1:
+            state[name] = LAST
     for name, count in _COUNTS.items():
         if name in place.shown:
             state[name] = str(min(int(state[name]), count(_looked_at(variants)) - 1))
@@ -75,6 +78,8 @@ _COUNTS: dict[str, Callable[[Experiment], int]] = {
 _SPOKEN: dict[str, Callable[[str, Words], str]] = {
     "stat": lambda value, t: t(f"statistic.{value}"),
     "site": lambda value, t: f"{value} · {t(f'site.{value}')}",
+    "gate": lambda value, t: f"{value} · {t(f'site.{value}')}",
+    "moment": lambda value, t: t(f"statistic.{value}"),
     "measure": lambda value, t: t(f"head.{value}"),
     "weight": lambda value, t: t(f"weight.{value}"),
     "role": lambda value, _t: value,
@@ -86,9 +91,44 @@ _SPOKEN: dict[str, Callable[[str, Words], str]] = {
 """Menu → what says one of its values."""
 
 
-def _choose(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
-    st.selectbox(t(f"drift.{name}"), list(place.shown[name]), key=name,
+def _choose(name: str, place: Place, variants: Sequence[Variant], t: Words) -> None:
+    st.selectbox(t(f"drift.{name}"), _offered(name, place, variants), key=name,
                  format_func=lambda value: _SPOKEN[name](value, t))
+
+
+def _offered(name: str, place: Place, variants: Sequence[Variant]) -> list[str]:
+    """Return the values that a menu has: those that a stack of these families may have, and what is chosen.
+
+    What stands for the same in another family is chosen instead: the stream, or a parameter.
+    """
+    values, state = list(place.shown[name]), st.session_state
+    if name not in _OF_FAMILIES:
+        return values
+    families = {one.experiment.model.family for one in variants}
+    there = [value for value in values if any(_OF_FAMILIES[name](FAMILIES[family], value) for family in families)]
+    if state[name] not in there and (alike := [value for value in _ALIKE[name] if value in there]):
+        state[name] = alike[0] if state[name] in _ALIKE[name] else state[name]
+    return [value for value in values if value in there or value == state[name]]
+
+
+def _has_site(family: Family, site: str) -> bool:
+    around = SITES[site].where != "block"
+    return site in family.steps or around or not (family.recurrent or SITES[site].over_time)
+
+
+def _has_role(family: Family, role: str) -> bool:
+    module = role.partition(".")[0]
+    return module in (*family.gates, *family.norms) if family.recurrent else module in _BLOCK_MODULES
+
+
+_BLOCK_MODULES = frozenset({"attn", "mlp", "norm1", "norm2", "norm1_out", "norm2_out"})
+
+_OF_FAMILIES: dict[str, Callable[[Family, str], bool]] = {"site": _has_site, "gate": _has_site, "role": _has_role}
+"""Menu → whether a stack of a family may have one of its values."""
+
+_ALIKE: dict[str, tuple[str, ...]] = {
+    "site": STREAMS, "gate": (RECURRENT_STREAM, "gate_i", "gate_r"),
+    "role": ("mlp.out.weight", "gate_i.h.weight", "gate_r.h.weight")}
 
 
 def _switch(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
@@ -111,19 +151,19 @@ def _layer(name: str, place: Place, variants: Sequence[Variant], t: Words) -> No
 
     The state says LAST where it stands at its end.
     """
-    chosen, last = st.session_state[name], str(_depth(variants) - 1)
-    st.session_state[SLIDER] = last if chosen == LAST else chosen
+    chosen, last, slider = st.session_state[name], str(_depth(variants) - 1), f"{SLIDER}.{name}"
+    st.session_state[slider] = last if chosen == LAST else chosen
     layers = [str(layer) for layer in range(EMBED, int(last) + 1) if str(layer) in place.shown[name]]
     if len(layers) < 2:
         return  # a slider has two ends
-    st.select_slider(t("chart.layer"), layers, key=SLIDER, width=320,
+    st.select_slider(t("chart.layer"), layers, key=slider, width=320,
                      format_func=lambda layer: t("chart.embed") if layer == str(EMBED) else layer,
-                     on_change=_take_layer, args=(last,))
+                     on_change=_take_layer, args=(name, last))
 
 
-def _take_layer(last: str) -> None:
-    chosen = st.session_state[SLIDER]
-    st.session_state["layer"] = LAST if chosen == last else chosen
+def _take_layer(name: str, last: str) -> None:
+    chosen = st.session_state[f"{SLIDER}.{name}"]
+    st.session_state[name] = LAST if chosen == last else chosen
 
 
 MOST_LAYERS = 6
@@ -182,7 +222,7 @@ def _take_value(allowed: Collection[str]) -> None:
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
     **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "when", "way"), _switch),
-    **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "at": _at,
+    **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "depth": _layer, "at": _at,
     **dict.fromkeys(("format", "arithmetic", "root", "narrow"), _pick), "value": _value,
     **dict.fromkeys(("ratio", "sigma", "entries", "draw", "bits", "fraction", "quantum", "gamma"), _slide),
 }

@@ -1,10 +1,11 @@
-"""One number over the steps of a training, a line a variant or several: one for each chosen layer.
+"""One number over the steps of a training, or over time steps, a line a variant or several: one for each chosen layer.
 
 Made to grow: a step more adds to the ends of arrays, and every trace keeps its place in the figure, if it is empty.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from pages.ui import theme
 from pages.ui.charts import marks, value_axis
-from pages.ui.charts.axes import Axis, axis_for, finite_range, first_sizes
+from pages.ui.charts.axes import SCALES, Axis, axis_for, finite_range, first_sizes
 from pages.ui.charts.lines import MAX_MARKED_LAYERS
 from pages.ui.charts.marks import MAX_TRACES, Frame, Part, Series, Text, nothing
 from pages.ui.charts.value_axis import HOVERED
@@ -143,7 +144,7 @@ def _traces(one: Course, row: int, variants: dict[str, list[Course]], axis: Axis
 def _says(one: Course, frame: Frame, t: Text) -> str:
     layer = f"{t('chart.layer')} {marks.literal(one.layer)}" if one.layer else ""
     where = " · ".join(part for part in (layer, one.site, frame.statistic) if part)
-    return f"<b>{marks.literal(one.name)}</b><br>{t('chart.step')} %{{x}}<br>{where}"
+    return f"<b>{marks.literal(one.name)}</b><br>{frame.x_title or t('chart.step')} %{{x}}<br>{where}"
 
 
 def _events(lines: Sequence[Course]) -> list[Event]:
@@ -185,6 +186,8 @@ def _labels(series: Sequence[Course], variants: dict[str, list[Course]], axis: A
     if len(ends) > MAX_LABELS:
         return []
     low, high = axis.level(np.array(shown)).tolist()
+    if axis.scale == "log":
+        high = max(high, low + math.log10(SCALES["log"].span))  # no log axis is shorter, however alike the lines are
     ends.sort(key=lambda end: (end.step, end.level))
     return [{"x": end.step, "y": end.level, "text": end.text, "xanchor": "left", "xshift": 8, "yanchor": "middle",
              "yshift": round(height * HEIGHT_PX)}

@@ -28,6 +28,7 @@ from pages.ui.views import (
     integer,
     judges,
     onward,
+    over_time,
     overview,
     queries,
     ruler,
@@ -82,6 +83,7 @@ VIEWS: dict[str, Viewpoint] = {
     "exponents": Viewpoint(spread.exponents, judges.on_exponents, ("site", "of")),
     "outliers": Viewpoint(tokens.outliers, judges.on_outliers, ("who",), single=True),
     "text": Viewpoint(tokens.text, judges.on_text, ("who", "layer", "scale"), single=True),
+    "time": Viewpoint(over_time.over_time, judges.on_time, ("gate", "moment", "of", "depth", "scale", "who"), spoken=2),
     "wiring": Viewpoint(block.wiring, judges.on_wiring, more=block.formulas),
 }
 """Those of the drift page."""
@@ -92,6 +94,7 @@ GRADIENT_VIEWS: dict[str, Viewpoint] = {
                             more=gradients.to_training),
     "clipping": Viewpoint(gradients.clip, judges.on_clipping, ("role", "scale", "who"), report=gradients.offer_limit),
     "twins": Viewpoint(depth.twins, judges.on_twins, ("stat", "site", "scale"), spoken=2),
+    "time": Viewpoint(over_time.backward, judges.on_time, ("gate", "moment", "depth", "scale", "who"), spoken=2),
     "theory": Viewpoint(gradients.theory, judges.on_stream_gradient),
 }
 """Those of the gradients page."""

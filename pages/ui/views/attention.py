@@ -107,10 +107,11 @@ def _evidence(found: Causes, t: Words) -> list[list[str]]:
 def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """What mathematics predicts as dotted lines, what was measured as points: stream, likeness, entropy, gain."""
     known, silent = predicted.told({one.name: prediction(one) for one in measured}, t)
-    of_sites = [predicted.over_depth(measured, known, Number(statistic, STREAM), "theory", t)
+    stream = depth.stream_of(measured)
+    of_sites = [predicted.over_depth(measured, known, Number(statistic, stream), "theory", t)
                 for statistic in ("rms", "token_cosine")]
     of_heads = [_against_heads(measured, known, measure, t) for measure in ("entropy", "softmax_gain", "score_std")]
-    first, *rest = [*of_sites, *of_heads]
+    first, *rest = [*of_sites, *(one for one in of_heads if one.figure is not None)]
     return [replace(first, remarks=silent), *rest]
 
 

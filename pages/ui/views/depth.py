@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from core.branch_input import INPUTS, BranchInput, branch_input
 from core.trace import F64, Trace
-from core.vocabulary import FLOAT16_MAX, STATISTICS, STREAM
+from core.vocabulary import FLOAT16_MAX, STATISTICS, STREAM, STREAMS
 from pages.ui import charts, theme
 from pages.ui.cache import Measured
 from pages.ui.picture import Columns, Picture, Subject
@@ -61,7 +61,7 @@ def twins(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]
 
 def streams(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The residual stream, and what the branches read: two answers, both true, one above the other."""
-    number = Number(shown["stat"], STREAM, shown["of"] == "gradient")
+    number = Number(shown["stat"], stream_of(measured), shown["of"] == "gradient")
     stream = lines(measured, number, shown["scale"], t, "stream", SMALL_PX)
     return [stream, *(inputs(measured, sublayer, number, shown["scale"], t) for sublayer in INPUTS)]
 
@@ -100,10 +100,17 @@ def _no_input(one: Measured, fed: BranchInput, number: Number, t: Words) -> str:
 
 def cosines(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """How alike the tokens are, how far a block turns the stream, how much its branches write into it."""
-    numbers = (Number("token_cosine", STREAM), Number("layer_cosine", STREAM),
+    stream = stream_of(measured)
+    numbers = (Number("token_cosine", stream), Number("layer_cosine", stream),
                Number("branch_ratio", "attn_out"), Number("branch_ratio", "mlp_out"))
     return [lines(measured, one, "log" if one.statistic == "branch_ratio" else "linear", t,
                   f"{one.statistic}.{one.site}", SMALL_PX) for one in numbers]
+
+
+def stream_of(measured: Sequence[Measured]) -> str:
+    """Return the site of the stream: that which all of these have in its place, where it is the same."""
+    found = {one.trace.layout.answering(STREAM) for one in measured if one.trace is not None}
+    return found.pop() if len(found) == 1 else STREAM
 
 
 def lines(measured: Sequence[Measured], number: Number, scale: str, t: Words, key: str, height: int) -> Picture:
@@ -193,9 +200,16 @@ def table(series: Mapping[str, charts.Series | None], t: Words) -> Columns:
 
 
 def missing(measured: Sequence[Measured], number: Number, t: Words) -> tuple[str, ...]:
-    """Say which variants have no line and why; once for all where it is the same reason."""
-    reasons = {one.name: why_absent(one, number) for one in measured}
+    """Say which variants have no line and why, and whose is of another site; once for all where it is the same reason.
+    """
+    reasons = {one.name: why_absent(one, number) or _of_another(one, number) for one in measured}
     return said_once({name: t(reason, site=number.site) if reason else "" for name, reason in reasons.items()}, t)
+
+
+def _of_another(one: Measured, number: Number) -> str:
+    """Return the text key that says that another site answers for the one that was asked for; empty where none does."""
+    answers = one.trace is None or one.trace.layout.answering(number.site) == number.site
+    return "" if answers else "drift.own_stream"
 
 
 def said_once(reasons: Mapping[str, str], t: Words) -> tuple[str, ...]:
@@ -212,8 +226,8 @@ def why_absent(one: Measured, number: Number) -> str:
     if one.trace is None:
         return ""
     statistic = STATISTICS[number.statistic]
-    passes = statistic.gradient if number.gradient else statistic.forward
-    if not passes or (statistic.sites is not None and number.site not in statistic.sites):
+    passes, site = statistic.gradient if number.gradient else statistic.forward, one.trace.layout.answering(number.site)
+    if not passes or (statistic.sites is not None and site not in statistic.sites):
         return "drift.not_taken"
     layers, counted = one.trace.profile(number.site, "n", number.gradient)
     if not layers:
@@ -239,14 +253,15 @@ def series_of(one: Measured, number: Number) -> charts.Series | None:
         return None
     layers, values, counts, seen = (np.concatenate(parts) for parts in zip(*(
         _at(one.trace, site, number) for site in sites_of(number)), strict=True))
-    return charts.Series(name=one.name, layers=layers[seen], values=values[seen], site=number.site,
+    site = one.trace.layout.answering(number.site)
+    return charts.Series(name=one.name, layers=layers[seen], values=values[seen], site=site,
                          key=one.variant.key, non_finite=counts[seen])
 
 
 def sites_of(number: Number) -> tuple[str, ...]:
     """Return the sites that a line over depth is drawn through: the stream begins with the embedding, where it can."""
     taken = STATISTICS[number.statistic].sites
-    begins = number.site == STREAM and (taken is None or "embed" in taken)
+    begins = number.site in STREAMS and (taken is None or "embed" in taken)
     return ("embed", number.site) if begins else (number.site,)
 
 

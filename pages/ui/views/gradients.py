@@ -16,6 +16,8 @@ from core.gradient_theory import predict_gradient
 from core.gradient_verdicts import USUAL_LIMIT
 from core.landscape import Landscape
 from core.roles import Clipping, RoleDepth, by_role, clipped, clipping, over_depth
+from core.rules import is_recurrent
+from core.tables import FAMILIES
 from core.theory import Prediction
 from core.vocabulary import STREAM
 from pages.ui import charts
@@ -74,7 +76,8 @@ def clip(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
 def theory(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """What mathematics predicts of the stream's gradient as dotted lines, what was measured as points."""
     known, silent = predicted.told({one.name: prediction(one) for one in measured}, t)
-    size, likeness = (predicted.over_depth(measured, known, Number(statistic, STREAM, gradient=True),
+    stream = depth.stream_of(measured)
+    size, likeness = (predicted.over_depth(measured, known, Number(statistic, stream, gradient=True),
                                            "gradient_theory", t) for statistic in ("rms", "token_cosine"))
     return [_with(size, silent), likeness]
 
@@ -158,7 +161,17 @@ def _why_absent(one: Measured, role: str, measure: str, t: Words) -> str:
         return ""
     if found.layers:
         return t("gradients.no_gradient", role=role)
-    return t("gradients.absent", role=role, why=t(NEEDS.get(role, "gradients.needs_sublayer")))
+    return t("gradients.absent", role=role, why=t(_needs(one, role)))
+
+
+def _needs(one: Measured, role: str) -> str:
+    """Return the text key that says what a variant lacks for a role: another family, a norm, a gate, a sublayer."""
+    of_family = [name for name, family in FAMILIES.items()
+                 if role.partition(".")[0] in (*family.gates, *family.norms)]
+    if is_recurrent(one.experiment) or of_family:
+        with_norms = one.experiment.model.family in of_family
+        return "gradients.needs_cell_norm" if with_norms else "gradients.needs_family"
+    return NEEDS.get(role, "gradients.needs_sublayer")
 
 
 def _why_unclipped(one: Measured, t: Words) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from core import token_table
 from core.experiment import Experiment
 from core.look import HeadLook, block
+from core.rules import attends
 from core.trace import Snapshot
 from pages.ui import charts
 from pages.ui.cache import Measured
@@ -27,7 +28,7 @@ MAP_PX = 880
 
 def look(experiment: Experiment, shown: Mapping[str, str]) -> HeadLook | None:
     """Return which head is looked at; None where no layer attends."""
-    if experiment.model.sublayers == "mlp":
+    if not attends(experiment):
         return None
     return HeadLook(layer_of(shown, experiment.model.n_layers), int(shown["head"]), int(shown["sequence"]))
 

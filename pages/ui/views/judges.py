@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from core import drift, entropy_causes, gradient_verdicts, landscape, verdicts
+from core import drift, entropy_causes, gradient_verdicts, landscape, time_verdicts, verdicts
 from core.branch_input import branch_inputs
 from core.drift import Verdict
 from core.experiment import Experiment
 from core.trace import Trace
 from core.vocabulary import STREAM
 from pages.ui.views.depth import Shown
+from pages.ui.views.tokens import layer_of
 
 Judge = Callable[[Trace, Experiment, Shown], Sequence[Verdict]]
 """From a trace, its experiment and what is shown: the judgements, those on what is seen first."""
@@ -95,6 +96,13 @@ def on_text(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict
 def on_attention(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict]:
     """Why the heads' entropy is what it is, and whether the tokens still differ."""
     return [entropy_causes.attention_verdict(trace, experiment), drift.token_rank(trace)]
+
+
+def on_time(trace: Trace, experiment: Experiment, shown: Shown) -> list[Verdict]:
+    """How the chosen gate or state goes from time step to time step in the chosen layer, and how its gradient does."""
+    layer = layer_of({"layer": shown["depth"]}, experiment.model.n_layers)
+    found = [time_verdicts.over_time(trace, shown["gate"], layer, gradient) for gradient in (False, True)]
+    return found[::-1] if shown.get("of", "gradient") == "gradient" else found
 
 
 def on_wiring(trace: Trace, experiment: Experiment, _shown: Shown) -> list[Verdict]:

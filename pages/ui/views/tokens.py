@@ -38,7 +38,7 @@ def outliers(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Pictu
     one, snapshot = focus(measured, shown)
     rows = massive.massive(snapshot, one.experiment.input.source)
     title = t("tokens.outliers_title", variant=one.name)
-    subject = Subject(sites=(STREAM,), extra=("outliers",))
+    subject = Subject(sites=(snapshot.layout.answering(STREAM),), extra=("outliers",))
     frame = charts.Frame(title=title, statistic=t("tokens.ratio"), y_title=t("tokens.token_dim"), y_scale="log",
                          x_title=t("drift.depth"))
     persisting = [row for row in rows if row.layers][:LISTED]
@@ -60,16 +60,16 @@ def _why_no_outliers(snapshot: Snapshot) -> str:
 def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The tokens as they are read, coloured by their RMS after one layer; and all layers, position by position."""
     one, snapshot = focus(measured, shown)
-    width = one.experiment.model.d_model
+    width, stream = one.experiment.model.d_model, snapshot.layout.answering(STREAM)
     if not snapshot.token_rms.size:
-        subject = Subject(sites=(STREAM,), extra=("token_rms",), axes="D", entries=width)
+        subject = Subject(sites=(stream,), extra=("token_rms",), axes="D", entries=width)
         return [Picture("text", None, "", subject, dict, remarks=(t("drift.not_full"),), variant=one.name)]
     layer = layer_of(shown, snapshot.layout.n_layers)
     names = token_table.symbols(snapshot, one.experiment.input.source)
     columns = partial(token_table.columns, snapshot, one.experiment.input.source)
     cut = snapshot.batch_shape[0] * snapshot.batch_shape[1] > TOKENS_KEPT
     remarks = (t("tokens.cut", kept=TOKENS_KEPT),) if cut else ()
-    subject = Subject(sites=("embed",) if layer == EMBED else (STREAM,), extra=("token_rms",), axes="D",
+    subject = Subject(sites=("embed",) if layer == EMBED else (stream,), extra=("token_rms",), axes="D",
                       entries=width)
     where = t("chart.embed") if layer == EMBED else f"{t('chart.layer')} {layer}"
     frame = charts.Frame(title=t("tokens.text_title", variant=one.name, where=where), statistic=t("tokens.rms"),
@@ -81,7 +81,7 @@ def text(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
         Picture("text", charts.grid(lines, frame, t), frame.title, subject, columns,
                 AROUND_PX + ROW_PX * max(len(lines.rows), 4), remarks, variant=one.name),
         Picture("tokens", charts.grid(replace(_depths(snapshot, names, t), name=one.name), depths, t), depths.title,
-                replace(subject, sites=("embed", STREAM)), columns,
+                replace(subject, sites=("embed", stream)), columns,
                 AROUND_PX + min(LAYER_PX * (snapshot.layout.n_layers + 1), DEPTH_PX), variant=one.name),
     ]
 
@@ -108,7 +108,8 @@ def layer_of(shown: Shown, n_layers: int) -> int:
 
 def _persistence(rows: Sequence[Massive], snapshot: Snapshot, t: Words) -> charts.Grid:
     """Return ratios |x|/median|x| of the embedding and of the stream after each layer, a row a (token, feature)."""
-    found = {(one.token, one.dim, one.layer): one for one in snapshot.outliers if one.site in ("embed", STREAM)}
+    sites = ("embed", snapshot.layout.answering(STREAM))
+    found = {(one.token, one.dim, one.layer): one for one in snapshot.outliers if one.site in sites}
     layers = range(EMBED, snapshot.layout.n_layers)
     cells = [[found.get((row.token, row.dim, layer)) for layer in layers] for row in rows]
     values = np.array([[np.nan if cell is None else cell.ratio for cell in line] for line in cells])

@@ -17,7 +17,7 @@ from core.lineage import Place
 from core.shapes import LARGEST
 from core.vocabulary import SITES
 from pages.ui import charts, explain
-from pages.ui.cases import COUNTS, looked, lost_of, sizes
+from pages.ui.cases import COUNTS, looked, lost_of, sizes, unexplained
 from pages.ui.charts import Cells
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words, escaped
@@ -49,6 +49,8 @@ def autopsy(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> l
 
 def _finite(one: Watched, t: Words) -> str:
     assert one.trace is not None
+    if (met := unexplained(one)) is not None:
+        return explain.unexplained(met, one.name, t)
     return t("autopsy.all_finite", count=len(one.film.steps), step=one.trace.snapshots[-1].step)
 
 

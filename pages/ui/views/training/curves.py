@@ -130,9 +130,11 @@ def totals(watched: Sequence[Watched], name: str, t: Words, scale: str = "log") 
                    partial(table, found, t), SMALL_PX)
 
 
-def table(found: Sequence[charts.Course], t: Words) -> Columns:
-    """Return the numbers of lines over steps as a table: a row a step, a column a line."""
+def table(found: Sequence[charts.Course], t: Words, over: str = "") -> Columns:
+    """Return the numbers of lines over steps as a table: a row a step, a column a line; `over`: what a step is called.
+    """
     known = {" · ".join(part for part in (one.name, one.layer) if part): dict(zip(
         one.steps.tolist(), one.values.tolist(), strict=True)) for one in found}
     steps = sorted({step for column in known.values() for step in column})
-    return {t("chart.step"): steps} | {name: [column.get(step) for step in steps] for name, column in known.items()}
+    columns = {name: [column.get(step) for step in steps] for name, column in known.items()}
+    return {over or t("chart.step"): steps} | columns

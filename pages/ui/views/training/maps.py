@@ -48,6 +48,9 @@ def entropy(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> l
     title = t("live.measure_title", measure=t(f"head.{measure}"))
     scale = "log" if measure in depth.UNBOUNDED else "linear"
     found = _found(watched, partial(of_heads, measure=measure))
+    if found and not any(matrix.rows for matrix in found.values()):
+        missing = depth.said_once({name: t("entropy.no_head", variant=name) for name in found}, t)
+        return [Picture("measure", None, title, Subject(extra=(measure,)), dict, remarks=missing)]
     if found and not any(matrix.observed.any() or not matrix.rows for matrix in found.values()):
         return [Picture("measure", None, title, Subject(extra=(measure,)), dict, remarks=(t("drift.not_full"),))]
     made = _map(watched, found, _Asked("measure", title, measure, scale, Subject(extra=(measure,))), t)
