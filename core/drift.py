@@ -55,7 +55,6 @@ hundreds and thousands (Bondarenko et al. 2023, arXiv:2306.12929). massive: of o
 saturated, uniform: normalized entropy of a head. small_scores: spread of the scores of tokens that have nothing in
 common. many_heads: share of all heads."""
 
-
 FAR_DEPTHS = 100
 """An overflow this many depths of the stack away is no limit of it."""
 

@@ -108,7 +108,7 @@ def test_the_state_survives_a_visit_to_another_page(visit):
     visit.page.wait_for_url("**/?*")
     visit.settle()
     visit.page.get_by_role("button", name="Measure").click()
-    visit.page.get_by_test_id("stTopNavPopover").get_by_role("link", name="Drift").click()
+    visit.page.get_by_role("menuitem", name="Drift").click()
     visit.page.wait_for_url("**/drift?*layers=4*")
     visit.settle()
     assert [len(line) for line in drawn(visit, 3)] == [5, 5, 5]

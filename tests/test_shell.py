@@ -99,7 +99,7 @@ def test_the_navigation_keeps_the_language(visit: Visit) -> None:
     visit.settle()
     assert visit.page.url == f"{visit.address}/?lang=zh"
     visit.page.get_by_role("button", name="测量").click()
-    visit.page.get_by_role("link", name="漂移").click()
+    visit.page.get_by_role("menuitem", name="漂移").click()
     visit.page.get_by_role("heading", name="漂移").wait_for()
     visit.settle()
     assert visit.page.url == f"{visit.address}/drift?lang=zh"
