@@ -102,7 +102,8 @@ def test_no_words_of_the_pages_are_left_unused() -> None:
 
 
 DYNAMIC = ("drift.of", "drift.scale", "drift.site", "drift.stat", "drift.measure", "drift.weight", "drift.role",
-           "drift.head", "drift.sequence", "drift.outcome", "home.way_", "home.learn_", "home.closer_",
+           "drift.head", "drift.sequence", "drift.outcome", "drift.exchange", "drift.sample", "drift.position",
+           "drift.tokens", "drift.share", "drift.steps", "home.way_", "home.learn_", "home.closer_",
            "refused.limit_", "link.")
 """Keys that are put together from a table's names."""
 

@@ -32,8 +32,9 @@ def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
         desk.base()
         changes = desk.variants()
     looked = views[desk.looked()]
-    desk.at_hand()
-    asked, chart, settings = st.container(), st.container(), desk.settings(place.at_hand)
+    at_hand = looked.at_hand or place.at_hand
+    desk.at_hand(at_hand)
+    asked, chart, settings = st.container(), st.container(), desk.settings(at_hand)
 
     base, wrong = desk.described()
     compared, refused = link.compared(View(base=base, variants=changes))
@@ -48,7 +49,10 @@ def page(place: Place, views: Mapping[str, Viewpoint]) -> None:
                 where.error(explain.refused(wrong, t), icon=":material/block:")
         for notice in refused:
             st.warning(explain.notice(notice, t), icon=":material/block:")
-        measured = stage.measured(variants, t, place.name)
+        if looked.take is not None:
+            measured = looked.take(variants, shown, t, place.name)
+        else:
+            measured = stage.measured(variants, t, place.name)
         if looked.closer is not None:
             measured = stage.closer(measured, shown, looked.closer, t)
         panels.view(looked, measured, shown, t, place.name)

@@ -40,7 +40,10 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "value": "value", "dim": "dim", "depth": "depth", "kept": "kept", "start_loss": "start", "last_loss": "last",
     "chance": "chance", "step": "step", "window": "window", "peak": "peak", "peak_step": "peak_step",
     "total": "total", "entropy_norm": "entropy", "score_std": "spread", "score_scale": "reach",
-    "with_embedding": "with_embedding", "total_norm": "total", "would": "would",
+    "with_embedding": "with_embedding", "total_norm": "total", "would": "would", "start": "start", "last": "last",
+    "own": "own", "earlier": "earlier", "others": "others", "size": "size", "whole": "whole", "distance": "distance",
+    "largest": "largest", "shift": "shift", "mean_shift": "mean_shift", "padded_variance": "padded_variance",
+    "training": "training", "evaluation": "evaluation",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 

@@ -50,7 +50,8 @@ class Place:
 
     `shown`: query parameter of what is shown → its values, `defaults` the one that is left out; `starts`: how a base
     differs from the preset of its name; `withheld`: fields that cannot be changed there; `at_hand`: fields of the base
-    that stand above the charts, not among all settings; `most`: so many variants.
+    that stand above the charts, not among all settings; `most`: so many variants; `norms`: with the others of these a
+    preset is compared by default.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Place:
     withheld: frozenset[str] = frozenset()
     at_hand: tuple[str, ...] = ()
     most: int = 6
+    norms: tuple[str, ...] = ("layernorm", "none", "rmsnorm")
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -150,3 +152,18 @@ SWEEP = Place(
 
 `outcome`: what a cell shows; site, stat and of, or measure, say which where it is ``site`` or ``head``; `cell`: the row
 and the column that are looked at."""
+
+BATCHNORM = Place(
+    "batchnorm",
+    {"view": ("leak", "batch", "lengths", "gap"), "exchange": ("token", "sample"),
+     "sample": Form(r"[0-9]{1,4}", ("0", "3")), "position": Form(r"[0-9]{1,5}", ("0", "12")),
+     "tokens": ("one", "all"), "share": tuple(str(10 * tenth) for tenth in range(1, 9)),
+     "steps": ("20", "60", "200", "600"), "at": LIVE.shown["at"], "who": tuple(str(number) for number in range(7))},
+    {"view": "leak", "exchange": "token", "sample": "2", "position": "8", "tokens": "one", "share": "50",
+     "steps": "60", "at": ENDS, "who": "0"},
+    starts=MappingProxyType({"model.n_layers": 6, "model.layer_norms": {}, "input.batch": 8, "input.seq_len": 24,
+                             "input.lengths": None}),
+    withheld=NOT_BUILT | {"protocol.steps", "protocol.record_every"},
+    norms=("layernorm", "rmsnorm", "none", "batchnorm"))
+"""Whether a norm's numbers are its token's own. `exchange`: what is another, of the sequence `sample` the token at
+`position`, or all; `tokens`: of each sequence of a batch; `share`: of padding, in percent; `steps`: of a training."""

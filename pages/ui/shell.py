@@ -25,6 +25,7 @@ PAGES: dict[str, str] = {
     "entropy": "entropy.title",
     "live": "live.title",
     "softmax": "softmax.title",
+    "batchnorm": "batchnorm.title",
     "sweep": "sweep.title",
     "runs": "runs.title",
 }

@@ -17,6 +17,7 @@ from pages.ui.charts.cells import Cells, cells
 from pages.ui.charts.curves import Curve, Drawing, curves
 from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.grids import Grid, grid
+from pages.ui.charts.leaks import leaks
 from pages.ui.charts.lines import Film, profile
 from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shortened
 from pages.ui.charts.ribbons import HEAD_BANDS, Ribbon, ribbons
@@ -28,11 +29,11 @@ from pages.ui.charts.wiring import Panel, wiring
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring,
     "steps": steps, "strips": strips, "cells": cells, "causes": causes, "bars": bars, "boxes": boxes,
-    "curves": curves, "weights": weights,
+    "curves": curves, "weights": weights, "leaks": leaks,
 }
 """Name of a chart → what draws it."""
 
 __all__ = ["CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Boxes", "Cells", "Course", "Curve",
            "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Panel", "Ribbon", "Series", "Strip",
            "Text", "Weights", "bars", "boxes", "causes", "cells", "curves", "exponents", "finite_range", "grid",
-           "literal", "profile", "ribbons", "shortened", "steps", "strips", "weights", "wiring"]
+           "leaks", "literal", "profile", "ribbons", "shortened", "steps", "strips", "weights", "wiring"]
