@@ -53,13 +53,19 @@ def _curves(measured: Sequence[Measured], values: Sequence[F64], refused: str = 
     """Return a line a variant; where a batch was refused stands a mark that says so, at the edge and not at 0."""
     styles = depth.looks(measured)
     sizes = found(measured[0])["sizes"]
-    lines = [Curve(one.name, sizes, each, styles[one.name], one.variant.key)
-             for one, each in zip(measured, values, strict=True) if np.isfinite(each).any()]
+    there = [(one, each) for one, each in zip(measured, values, strict=True) if np.isfinite(each).any()]
+    lines = [Curve(one.name, sizes, each, styles[one.name], one.variant.key, width=widened(place, len(there)))
+             for place, (one, each) in enumerate(there)]
     top = max((float(np.nanmax(one.y)) for one in lines), default=1.0)
-    marks = [Curve(one.name, sizes[:1], np.array([top]), theme.Style(styles[one.name].color, symbol="x-open"),
-                   f"{one.variant.key}refused", label=refused)
+    marks = [Curve(f"{one.name} · {refused}", sizes[:1], np.array([top]),
+                   theme.Style(styles[one.name].color, symbol="x"), f"{one.variant.key}refused", label=refused)
              for one, each in zip(measured, values, strict=True) if refused and np.isnan(each[0])]
     return [*lines, *marks]
+
+
+def widened(place: int, count: int) -> int:
+    """Return the width of the `place`-th of so many lines: wider than those drawn over it, so that it shows below."""
+    return 3 + 3 * min(count - 1 - place, 3)
 
 
 def _bound(measured: Sequence[Measured], t: Words) -> list[Curve]:

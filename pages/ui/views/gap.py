@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from core.batch_verdicts import over_steps
+from core.trace import F64
 from pages.ui import charts
 from pages.ui.cache import Measured
 from pages.ui.picture import Columns, Picture, Subject
@@ -19,12 +20,17 @@ from pages.ui.shown import layers_of
 from pages.ui.text import Words
 from pages.ui.views import depth, zero
 from pages.ui.views.depth import LEGEND_PX, Shown, legend_rows
+from pages.ui.views.training.curves import loss_scale
 
 SMALL_PX, LARGE_PX = 380, 430
 START_DASH = "4px,4px"
 
 RUNNING = ("mean_error", "variance_ratio")
 """What is said of the running statistics, as `core.evaluation.Gap` names it."""
+
+
+MODES = (("train", "solid"), ("eval", "12px,6px"), ("both", "solid"))
+"""Modes of a loss, and how its line is drawn; the last where the two are the same at every step."""
 
 
 def gap(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
@@ -39,8 +45,9 @@ def _over_depth(measured: Sequence[Measured], t: Words) -> Picture:
     for one in measured:
         assert one.trace is not None
         gaps, steps = over_steps(one.trace, "gap"), one.trace.steps
-        for place in (0, -1)[:len(steps)]:
-            name = t("batchnorm.at_step", variant=one.name, step=steps[place])
+        for place in (-1,) if none(gaps) else (0, -1)[:len(steps)]:
+            name = t("batchnorm.at_step", variant=one.name, step=steps[place]) if not none(gaps) else t(
+                "batchnorm.every_step", variant=one.name)
             style = styles[one.name] if place else replace(styles[one.name], dash=START_DASH)
             lines[name] = charts.Series(name, np.arange(gaps.shape[1]), gaps[place], style, "resid_post",
                                         f"{one.variant.key}{place}")
@@ -53,6 +60,11 @@ def _over_depth(measured: Sequence[Measured], t: Words) -> Picture:
                    LARGE_PX + LEGEND_PX * (legend_rows([line.name for line in drawn]) - 1))
 
 
+def none(gaps: F64) -> bool:
+    """Return whether there is no gap at all: one line then says it of every step and layer."""
+    return not (gaps != 0).any()
+
+
 def _over_steps(measured: Sequence[Measured], name: str, shown: Shown, t: Words) -> Picture:
     """Draw a number of the chosen layers over the recorded steps."""
     styles, found, remarks = depth.looks(measured), [], {}
@@ -60,39 +72,37 @@ def _over_steps(measured: Sequence[Measured], name: str, shown: Shown, t: Words)
         assert one.trace is not None
         values = over_steps(one.trace, name)
         remarks[one.name] = t("batchnorm.no_batchnorm") if np.isnan(values).all() else ""
-        found += [charts.Course(one.name, np.array(one.trace.steps), values[:, layer], styles[one.name], str(layer),
-                                key=one.variant.key)
-                  for layer in layers_of(shown["at"], values.shape[1]) if not remarks[one.name]]
+        layers = {"": 0} if none(values) else {str(layer): layer for layer in layers_of(shown["at"], values.shape[1])}
+        found += [charts.Course(one.name, np.array(one.trace.steps), values[:, layer], styles[one.name], called,
+                                key=one.variant.key) for called, layer in layers.items() if not remarks[one.name]]
     title = t(f"batchnorm.{name}_steps_title")
     frame = charts.Frame(title=title, statistic=t(f"batchnorm.{name}_short"), y_title=t(f"batchnorm.{name}_axis"),
                          y_scale="linear", x_title=t("chart.step"))
-    return Picture(f"{name}_steps", charts.steps(found, frame, t) if found else None, title, Subject(extra=(name,)),
-                   partial(_columns, found, t), SMALL_PX, depth.said_once(remarks, t))
+    draw = partial(charts.steps, found)
+    if name == "gap":
+        draw = partial(zero.drawn, draw, [one.values for one in found])
+    figure = draw(frame, t) if found else None
+    said = depth.said_once(remarks, t) if name != RUNNING[-1] or figure is None else ()  # said at the picture above
+    return Picture(f"{name}_steps", figure, title, Subject(extra=(name,)), partial(_columns, found, t), SMALL_PX, said)
 
 
 def _losses(measured: Sequence[Measured], t: Words) -> Picture:
-    """Draw the loss both ways, evaluation dashed; without a gap the two lie on each other."""
+    """Draw the loss both ways, evaluation dashed; where the two are the same, one line."""
     styles, found = depth.looks(measured), []
     for one in measured:
         assert one.trace is not None
         both = over_steps(one.trace, "loss")
-        for column, (mode, dash) in enumerate((("train", "solid"), ("eval", "12px,6px"))):
+        alike = np.array_equal(both[:, 0], both[:, 1])
+        for column, (mode, dash) in enumerate(MODES[-1:] if alike else MODES[:-1]):
             name = t(f"batchnorm.loss_{mode}", variant=one.name)
             found.append(charts.Course(name, np.array(one.trace.steps), both[:, column],
                                        replace(styles[one.name], dash=dash), key=f"{one.variant.key}{mode}"))
     title = t("batchnorm.loss_title")
     frame = charts.Frame(title=title, statistic="loss", y_title=t("extra.loss"), x_title=t("chart.step"),
-                         y_scale=_scale(found), unit=t("axis.nats"))
+                         y_scale=loss_scale(found), unit=t("axis.nats"))
     rows = legend_rows([one.name for one in found])
     return Picture("gap_loss", charts.steps(found, frame, t), title, Subject(extra=("loss",)),
                    partial(_columns, found, t), SMALL_PX + LEGEND_PX * (rows - 1))
-
-
-def _scale(found: Sequence[charts.Course]) -> str:
-    """Return log where losses differ tenfold and none is 0 or below, else linear."""
-    together = np.concatenate([np.empty(0), *(one.values for one in found)])
-    seen = together[np.isfinite(together)]
-    return "log" if seen.size and seen.min() > 0 and seen.max() > 10 * seen.min() else "linear"
 
 
 def _columns(found: Sequence[charts.Course], t: Words) -> Columns:

@@ -18,10 +18,11 @@ from pages.ui.charts import Curve, Drawing
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words
 from pages.ui.views import depth
+from pages.ui.views.companions import widened
 from pages.ui.views.depth import Shown
 from pages.ui.views.leak import found
 
-HEIGHT_PX, SMALL_PX = 860, 380
+HEIGHT_PX, SMALL_PX = 860, 600
 
 NUMBERS = ("norm", "mean_shift", "padded_variance")
 """What is drawn over the share, as `core.companions.Padding` names it."""
@@ -30,7 +31,7 @@ NUMBERS = ("norm", "mean_shift", "padded_variance")
 def padding(measured: Sequence[Measured], shown: Shown, t: Words) -> list[Picture]:
     """The first norm over the share of padding, and the statistics of all layers at the chosen share."""
     place = nearest(shown)
-    return [_over_share(measured, place, t), *(_over_depth(measured, name, place, t) for name in NUMBERS[1:])]
+    return [_over_share(measured, place, t), _over_depth(measured, place, t)]
 
 
 def nearest(shown: Shown) -> int:
@@ -54,8 +55,9 @@ def _curves(measured: Sequence[Measured], name: str) -> list[Curve]:
     """Return a line a variant that has the number in its first layer."""
     styles = looks(measured)
     lines = [(one, _first_layer(found(one)[name])) for one in measured]
-    return [Curve(one.name, 100 * found(one)["shares"], values, styles[one.name], one.variant.key)
-            for one, values in lines if np.isfinite(values).any()]
+    there = [(one, values) for one, values in lines if np.isfinite(values).any()]
+    return [Curve(one.name, 100 * found(one)["shares"], values, styles[one.name], one.variant.key,
+                  width=widened(place, len(there))) for place, (one, values) in enumerate(there)]
 
 
 def looks(measured: Sequence[Measured]) -> dict[str, theme.Style]:
@@ -69,21 +71,30 @@ def _first_layer(values: F64) -> F64:
     return values if values.ndim == 1 else values[:, 0]
 
 
-def _over_depth(measured: Sequence[Measured], name: str, place: int, t: Words) -> Picture:
-    """Draw a shift of the statistics at one share, over depth."""
-    styles, lines = looks(measured), {}
-    for one in measured:
-        values = found(one)[name][place]
-        lines[one.name] = None if np.isnan(values).all() else charts.Series(
-            one.name, np.arange(len(values)), values, styles[one.name], "", one.variant.key)
-    drawn = [line for line in lines.values() if line is not None]
-    share = f"{100 * float(found(measured[0])['shares'][place]):.0f}"
-    title = t(f"batchnorm.{name}_title", share=share)
-    frame = charts.Frame(title=title, statistic=t(f"batchnorm.{name}_short"), y_title=t(f"batchnorm.{name}_short"),
-                         y_scale="linear", x_title=t("drift.depth"))
-    remarks = {each: "" if line else t("batchnorm.no_batchnorm") for each, line in lines.items()}
-    return Picture(name, charts.profile(drawn, frame, t) if drawn else None, title, Subject(extra=(name,)),
-                   partial(depth.table, lines, t), SMALL_PX, depth.said_once(remarks, t))
+def _over_depth(measured: Sequence[Measured], place: int, t: Words) -> Picture:
+    """Draw the shifts of the statistics at one share, over depth."""
+    styles, drawings = looks(measured), []
+    having = [one for one in measured if np.isfinite(found(one)[NUMBERS[-1]]).any()]
+    for name in NUMBERS[1:]:
+        lines = [(one, found(one)[name][place]) for one in having]
+        drawings.append(Drawing([
+            Curve(one.name, np.arange(float(len(values))), values, styles[one.name], one.variant.key,
+                  width=widened(number, len(lines))) for number, (one, values) in enumerate(lines)],
+            t(f"batchnorm.{name}_axis"), t(f"batchnorm.{name}_short")))
+    title = t("batchnorm.statistics_title", share=f"{100 * float(found(measured[0])['shares'][place]):.0f}")
+    frame = charts.Frame(title=title, statistic="", y_title="", x_title=t("drift.depth"))
+    reasons = {one.name: "" if one in having else t("batchnorm.no_batchnorm") for one in measured}
+    return Picture("padding_depth", charts.curves(drawings, frame, t) if having else None, title,
+                   Subject(extra=NUMBERS[1:]), partial(_depth_columns, having, place, t), SMALL_PX,
+                   depth.said_once(reasons, t))
+
+
+def _depth_columns(having: Sequence[Measured], place: int, t: Words) -> Columns:
+    """Return a row for each variant and layer."""
+    rows = [(one, layer) for one in having for layer in range(one.experiment.model.n_layers)]
+    return {t("drift.variant"): [one.name for one, _ in rows], t("chart.layer"): [layer for _, layer in rows],
+            **{t(f"batchnorm.{name}_short"): [float(found(one)[name][place, layer]) for one, layer in rows]
+               for name in NUMBERS[1:]}}
 
 
 def _share_columns(measured: Sequence[Measured], t: Words) -> Columns:
