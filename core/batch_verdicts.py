@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from core.drift import Verdict
 from core.experiment import Experiment
 from core.rules import layer_norms
+from core.tables import NORMS
 from core.trace import F64, Trace
 
 Found = Mapping[str, NDArray[np.floating]]
@@ -53,12 +54,13 @@ def companions(found: Found, experiment: Experiment) -> list[Verdict]:
 def padding(found: Found, experiment: Experiment) -> list[Verdict]:
     """Return how far padding moves the first norm's output on the same real tokens, and the batch's statistics.
 
-    padding_none: there is no norm; padding_exact, padding_rounding, padding_shifts; the numbers are those at the
-    largest share.
+    padding_none: there is no norm in the first layer; padding_undefined: it has refused, or met what is not finite;
+    padding_exact, padding_rounding, padding_shifts; the numbers are those at the largest share.
     """
     expected = _expected(experiment, "padding")
     if np.isnan(found["norm"]).all():
-        return [Verdict("padding_none", False, {}, {}, "")]
+        absent = NORMS[layer_norms(experiment)[0]].absent
+        return [Verdict("padding_none" if absent else "padding_undefined", False, {}, {})]
     code = _code("padding", float(np.nanmax(found["norm"])), experiment, "shifts")
     numbers = {"share": float(found["shares"][-1]), "shift": float(found["norm"][-1]),
                "largest": float(np.nanmax(found["norm"])), "mean_shift": float(found["mean_shift"][-1, 0]),

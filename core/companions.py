@@ -54,7 +54,7 @@ class Companions(Taker):
         sizes = batches(len(data.inputs))
         passes = [played(twin(self.stack), _first(data, size), step) for size in sizes]
         masks = [_first(data, size).mask for size in sizes]
-        own = None if data.mask is None else data.mask[:1]
+        own = _real(data)[:1]
         whole = passes[-1]
         assert whole is not None
         layers = range(len(whole.streams))
@@ -85,12 +85,11 @@ class Padding(Taker):
     def before(self, data: Batch, step: int) -> None:
         """Play the shares."""
         length = data.inputs.shape[1]
-        full = torch.ones(data.inputs.shape[:2], dtype=torch.bool, device=data.inputs.device)
-        lengths = [kept(int(count)) for count in (full if data.mask is None else data.mask).sum(1)]
+        lengths = [kept(int(count)) for count in _real(data).sum(1)]
         least = max(lengths)
         widths = [min(length, round(least / (1 - share))) for share in PADDED]
         passes = [played(twin(self.stack), _padded(data, lengths, width), step) for width in widths]
-        real = _padded(data, lengths, least).mask
+        real = _real(_padded(data, lengths, least))
         start = passes[0]
         layers = range(len(self.stack.layers))
         self.found = {
@@ -156,14 +155,22 @@ def rms(x: Tensor | None, real: Tensor | None) -> float:
     return float((x if real is None else x[real]).double().square().mean().sqrt())
 
 
-def _moved(x: Tensor | None, reference: Tensor | None, real: Tensor | None) -> float:
-    """Return how far the tokens of `reference` that are `real` moved, over their RMS: both are cut to common tokens."""
+def _moved(x: Tensor | None, reference: Tensor | None, real: Tensor) -> float:
+    """Return how far the tokens of `reference` that are `real` moved, over their RMS.
+
+    `real`: (R, C); the two are compared in its first R sequences and C positions, and both have as many at least.
+    """
     if x is None or reference is None:
         return math.nan
-    rows, columns = (min(sizes) for sizes in zip(x.shape[:2], reference.shape[:2], strict=True))
-    rows = rows if real is None else min(rows, len(real))
+    rows, columns = real.shape
     a, b = (one[:rows, :columns].double() for one in (x, reference))
     return over(rms(a - b, real), rms(b, real))
+
+
+def _real(data: Batch) -> Tensor:
+    """Return which tokens are no padding, (B, T)."""
+    everywhere = torch.ones(data.inputs.shape[:2], dtype=torch.bool, device=data.inputs.device)
+    return everywhere if data.mask is None else data.mask
 
 
 def _largest(x: Tensor | None, real: Tensor | None) -> float:

@@ -18,7 +18,7 @@ TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_inp
               "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
               "difference", "gaussian_softmax", "gaussian_activation", "products",
               "mean_pattern", "tape", "mean_field", "theory", "gradient_theory", "entropy_causes",
-              "softmax_row", "roles", "gradient_verdicts")
+              "softmax_row", "roles", "gradient_verdicts", "leak_verdicts", "batch_verdicts")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},

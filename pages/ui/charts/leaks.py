@@ -22,6 +22,7 @@ from pages.ui.charts.marks import Frame, Part, Text
 COLUMNS = 2
 ZERO_COLOR = "rgba(125,135,148,0.28)"
 DARK = "#10151d"
+DASHED: Part = {"width": 3, "dash": "6px,4px"}
 
 CROSSED_COLUMNS = 40
 """Maps of more columns have no crosses: there is no room."""
@@ -75,7 +76,7 @@ def leaks(series: Sequence[Leak], at: Exchange, frame: Frame, t: Text) -> go.Fig
         place = {"row": index // columns + 1, "col": index % columns + 1}
         figure.add_traces([go.Figure(data=[trace]).data[0] for trace in _cells(one, at, axis, frame, t)],
                           [place["row"]] * 3, [place["col"]] * 3)
-        for span, look in ((at.reach, {"width": 3, "dash": "6px,4px"}), (at.own, {"width": 5})):
+        for span, look in ((at.reach, DASHED), (at.own, {"width": 5})):
             if span is not None:
                 figure.add_shape(_around(span) | {"line": look}, **place)
         below = index + columns >= count
@@ -121,8 +122,6 @@ def _legend(series: Sequence[Leak], at: Exchange, t: Text) -> Iterator[Part]:
     """Yield the entries of the legend, of what occurs in some map."""
     looks: tuple[tuple[str, bool, Part], ...] = (
         ("exchanged", True, {"symbol": "square-open", "color": theme.OTHER_COLOR, "line": {"width": 5}}),
-        ("reached", at.reach is not None, {"symbol": "square-open-dot", "color": theme.OTHER_COLOR,
-                                           "line": {"width": 2}}),
         ("leaked", any(one.leaked.any() for one in series), {"symbol": "x", "color": "#ffffff",
                                                              "line": {"width": 1.5, "color": DARK}}),
         ("exactly_zero", any((one.exists & (one.values == 0)).any() for one in series),
@@ -130,7 +129,9 @@ def _legend(series: Sequence[Leak], at: Exchange, t: Text) -> Iterator[Part]:
         ("not_finite", any((one.exists & ~np.isfinite(one.values)).any() for one in series),
          {"symbol": "triangle-up", "color": theme.WARNING_COLOR, "line": {"width": 1, "color": DARK}}),
     )
+    entry: Part = {"type": "scatter", "x": [None], "y": [None]}
+    if at.reach is not None:
+        yield entry | {"mode": "lines", "name": t("batchnorm.reached"), "line": DASHED | {"color": theme.OTHER_COLOR}}
     for name, occurs, look in looks:
         if occurs:
-            yield {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": t(f"batchnorm.{name}"),
-                   "marker": look | {"size": 14}}
+            yield entry | {"mode": "markers", "name": t(f"batchnorm.{name}"), "marker": look | {"size": 14}}
