@@ -176,7 +176,7 @@ PADDED = tuple(tenth / 10 for tenth in range(9))
 
 def kept(length: int) -> int:
     """Return how many of so many tokens stay real in a look at padding, so that its largest share fits beside them."""
-    return max(1, int(length * (1 - PADDED[-1])))
+    return max(1, length // round(1 / (1 - PADDED[-1])))
 
 
 def block(length: int) -> int:

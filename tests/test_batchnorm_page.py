@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from core.experiment import Experiment
 from core.look import CompanionShift, EvaluationGap, PaddingShift, TokenLeak
-from core.presets import PRESETS
+from core.presets import PRESETS, preset
 from core.train import train
 from pages.ui import link, shown
 from pages.ui.link import Variant, View
@@ -139,6 +139,8 @@ def test_every_preset_opens_on_the_page_compared_with_batchnorm(name: str) -> No
     assert notices == refused == []
     assert "batchnorm" in {one.experiment.model.norm for one in variants}
     assert all(one.experiment.protocol.steps == 0 for one in variants)
+    own = preset(name).differences()
+    assert {path: view.base.paths()[path] for path in own} == own
 
 
 def test_every_view_has_its_words_and_its_place() -> None:

@@ -49,9 +49,9 @@ class Place:
     """One page.
 
     `shown`: query parameter of what is shown → its values, `defaults` the one that is left out; `starts`: how a base
-    differs from the preset of its name; `withheld`: fields that cannot be changed there; `at_hand`: fields of the base
-    that stand above the charts, not among all settings; `most`: so many variants; `norms`: with the others of these a
-    preset is compared by default.
+    differs from the preset of its name, in what that leaves as by default; `withheld`: fields that cannot be changed
+    there; `at_hand`: fields of the base that stand above the charts, not among all settings; `most`: so many variants;
+    `norms`: with the others of these a preset is compared by default.
     """
 
     name: str
@@ -70,7 +70,8 @@ class Place:
 
     def origin(self, name: str) -> Experiment:
         """Return the experiment that the preset called `name` stands for on this page."""
-        return preset(name).with_values(self.starts) if self.starts else preset(name)
+        own = preset(name).differences()
+        return preset(name).with_values({path: value for path, value in self.starts.items() if path not in own})
 
 
 NOT_BUILT = frozenset({"model.family"})
@@ -161,8 +162,7 @@ BATCHNORM = Place(
      "steps": ("20", "60", "200", "600"), "at": LIVE.shown["at"], "who": tuple(str(number) for number in range(7))},
     {"view": "leak", "exchange": "token", "sample": "2", "position": "8", "tokens": "one", "share": "50",
      "steps": "60", "at": ENDS, "who": "0"},
-    starts=MappingProxyType({"model.n_layers": 6, "model.layer_norms": {}, "input.batch": 8, "input.seq_len": 24,
-                             "input.lengths": None}),
+    starts=MappingProxyType({"model.n_layers": 6, "input.seq_len": 24}),
     withheld=NOT_BUILT | {"protocol.steps", "protocol.record_every"},
     norms=("layernorm", "rmsnorm", "none", "batchnorm"))
 """Whether a norm's numbers are its token's own. `exchange`: what is another, of the sequence `sample` the token at
