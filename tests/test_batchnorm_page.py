@@ -83,6 +83,9 @@ def test_smaller_batches_down_to_a_refused_token_are_shown_and_explained(visit: 
                if name == t("norm.batchnorm")][-1]
     assert largest[0] is None
     np.testing.assert_allclose(largest[1:], found["norm_largest"][1:], rtol=1e-4)
+    (mark,) = [said for name, said in zip(drawn(visit, 0, "name"), drawn(visit, 0, "hovertemplate"), strict=True)
+               if t("batchnorm.refused") in name]
+    assert "%{y" not in mark  # where it stands is no number
     expect(visit.page.get_by_text(t("batchnorm.why_refused", reason="").partition(t("drift.colon"))[0],
                                   exact=False).first).to_be_visible()
     assert visit.page.get_by_text(t("refused.one_token"), exact=False).count() == 1

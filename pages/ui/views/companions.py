@@ -17,7 +17,7 @@ from core.fields import ExperimentError
 from core.trace import F64
 from pages.ui import charts, explain, theme
 from pages.ui.cache import Measured
-from pages.ui.charts import Curve, Drawing
+from pages.ui.charts import Curve, Drawing, marks
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words
 from pages.ui.views import depth
@@ -25,6 +25,9 @@ from pages.ui.views.depth import Shown
 from pages.ui.views.leak import found
 
 HEIGHT_PX = 860
+REFUSED = "refused"
+"""What the keys of marks end in that say that a batch was refused."""
+
 BOUND = theme.Style(theme.OTHER_COLOR, "4px,4px")
 
 
@@ -41,6 +44,9 @@ def companions(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Pi
                 t("batchnorm.largest_axis"), t("batchnorm.largest")),
     ]
     figure = charts.curves(drawings, frame, t, log=True)
+    figure.for_each_trace(  # where a refused batch stands is no number
+        lambda trace: trace.update(hovertemplate="<b>%{fullData.name}</b><extra></extra>"),
+        selector=lambda trace: REFUSED in trace.uid)
     sizes = found(measured[0])["sizes"]
     ends = np.log10([sizes[0] / 1.25, sizes[-1] * 1.08]).tolist()
     figure.update_layout(xaxis={"tickvals": sizes, "ticktext": [f"{size:g}" for size in sizes], "range": ends})
@@ -54,13 +60,19 @@ def _curves(measured: Sequence[Measured], values: Sequence[F64], refused: str = 
     styles = depth.looks(measured)
     sizes = found(measured[0])["sizes"]
     there = [(one, each) for one, each in zip(measured, values, strict=True) if np.isfinite(each).any()]
-    lines = [Curve(one.name, sizes, each, styles[one.name], one.variant.key, width=widened(place, len(there)))
+    lines = [Curve(charts.literal(one.name), sizes, each, styles[one.name], key_of(one),
+                   width=widened(place, len(there)))
              for place, (one, each) in enumerate(there)]
     top = max((float(np.nanmax(one.y)) for one in lines), default=1.0)
-    marks = [Curve(f"{one.name} · {refused}", sizes[:1], np.array([top]),
-                   theme.Style(styles[one.name].color, symbol="x"), f"{one.variant.key}refused", label=refused)
-             for one, each in zip(measured, values, strict=True) if refused and np.isnan(each[0])]
-    return [*lines, *marks]
+    crosses = [Curve(f"{charts.literal(one.name)} · {refused}", sizes[:1], np.array([top]),
+                     theme.Style(styles[one.name].color, symbol="x"), f"{key_of(one)}{REFUSED}", label=refused)
+               for one, each in zip(measured, values, strict=True) if refused and np.isnan(each[0])]
+    return [*lines, *crosses]
+
+
+def key_of(one: Measured) -> str:
+    """Return what a variant's curves are called in a figure, in letters and digits."""
+    return marks.uid(charts.Series(one.name, np.empty(0, np.int64), np.empty(0), key=one.variant.key))
 
 
 def widened(place: int, count: int) -> int:

@@ -18,7 +18,7 @@ from pages.ui.charts import Curve, Drawing
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words
 from pages.ui.views import depth
-from pages.ui.views.companions import widened
+from pages.ui.views.companions import key_of, widened
 from pages.ui.views.depth import Shown
 from pages.ui.views.leak import found
 
@@ -56,7 +56,7 @@ def _curves(measured: Sequence[Measured], name: str) -> list[Curve]:
     styles = looks(measured)
     lines = [(one, _first_layer(found(one)[name])) for one in measured]
     there = [(one, values) for one, values in lines if np.isfinite(values).any()]
-    return [Curve(one.name, 100 * found(one)["shares"], values, styles[one.name], one.variant.key,
+    return [Curve(charts.literal(one.name), 100 * found(one)["shares"], values, styles[one.name], key_of(one),
                   width=widened(place, len(there))) for place, (one, values) in enumerate(there)]
 
 
@@ -78,7 +78,7 @@ def _over_depth(measured: Sequence[Measured], place: int, t: Words) -> Picture:
     for name in NUMBERS[1:]:
         lines = [(one, found(one)[name][place]) for one in having]
         drawings.append(Drawing([
-            Curve(one.name, np.arange(float(len(values))), values, styles[one.name], one.variant.key,
+            Curve(charts.literal(one.name), np.arange(float(len(values))), values, styles[one.name], key_of(one),
                   width=widened(number, len(lines))) for number, (one, values) in enumerate(lines)],
             t(f"batchnorm.{name}_axis"), t(f"batchnorm.{name}_short")))
     title = t("batchnorm.statistics_title", share=f"{100 * float(found(measured[0])['shares'][place]):.0f}")
