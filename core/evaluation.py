@@ -83,11 +83,14 @@ class Moments:
 
     def _read(self, layer: int, norm: nn.Module, given: Any) -> None:
         assert isinstance(norm, BatchNorm)
-        x, mask = given
-        counted = x.flatten(0, -2) if mask is None or norm.settings.pooled else x[mask]  # (N, D)
-        variance, mean = torch.var_mean(counted.double(), 0)
+        variance, mean = torch.var_mean(counted(norm, *given).double(), 0)
         self._errors.setdefault(layer, []).append((norm.running_mean - mean) / variance.sqrt())
         self._ratios.setdefault(layer, []).append(norm.running_var / variance)
+
+
+def counted(norm: BatchNorm, x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the tokens of x (B, T, D) that the norm takes its statistics over, (N, D)."""
+    return x.flatten(0, -2) if mask is None or norm.settings.pooled else x[mask]
 
 
 def _played(stack: Stack, data: Batch, step: int) -> tuple[list[Tensor], float]:

@@ -1,8 +1,8 @@
 """Looks: what a run may keep beside its statistics, each a kind of its own with the whole numbers that say where.
 
-A look at one head, at what a single token moves, at what evaluation changes, at what norms cost. No torch here: the
-file knows how a look is written and what it may name; each kind names by import path what takes it while a run is
-played (`core.looking`).
+A look at one head, at what a token, companions or padding move, at what evaluation changes, at what norms cost. No
+torch here: the file knows how a look is written and what it may name; each kind names by import path what takes it
+while a run is played (`core.looking`).
 """
 
 from __future__ import annotations
@@ -137,10 +137,47 @@ class NormCosts(Look):
         return _at_start(experiment)
 
 
+@dataclass(frozen=True)
+class CompanionShift(Look):
+    """How far the first sequence's own numbers move as others of the batch are left out, at initialization."""
+
+    taker: ClassVar[str] = "core.companions:Companions"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return that a training is no place for it."""
+        return _at_start(experiment)
+
+
+@dataclass(frozen=True)
+class PaddingShift(Look):
+    """How far the same real tokens' numbers move as more padding stands behind them, at initialization."""
+
+    taker: ClassVar[str] = "core.companions:Padding"
+
+    def wrong(self, experiment: Experiment) -> str:
+        """Return that a training is no place for it."""
+        return _at_start(experiment)
+
+
 LOOKS: Mapping[str, type[Look]] = {
     "head": HeadLook, "token": TokenLeak, "sample": SampleLeak, "evaluation": EvaluationGap, "costs": NormCosts,
+    "companions": CompanionShift, "padding": PaddingShift,
 }
 """First word of a look's code → its kind."""
+
+
+def batches(whole: int) -> list[int]:
+    """Return the sizes of the batches that a look at companions plays: powers of two, and the whole."""
+    return [*(1 << power for power in range(whole.bit_length()) if 1 << power < whole), whole]
+
+
+PADDED = tuple(tenth / 10 for tenth in range(9))
+"""The shares of padding that a look at padding plays, as near as whole tokens come."""
+
+
+def kept(length: int) -> int:
+    """Return how many of so many tokens stay real in a look at padding, so that its largest share fits beside them."""
+    return max(1, length // round(1 / (1 - PADDED[-1])))
 
 
 def block(length: int) -> int:

@@ -81,6 +81,10 @@ CODES = [
     "learning_early", "attention_given", *(f"attention_{cause}" for cause in CAUSES),
     *(f"learning_{code}{of}" for code in ("falls", "flat", "rises") for of in ("", "_tokens")),
     *(f"learning_{code}_tokens" for code in ("chance", "to_chance", "exploded")),
+    *(f"leak_{code}" for code in ("none", "past", "samples", "both", "padding", "nobody", "undefined")),
+    *(f"companions_{code}" for code in ("exact", "rounding", "tied", "refused", "two", "undefined")),
+    *(f"padding_{code}" for code in ("exact", "rounding", "shifts", "none", "undefined")),
+    *(f"gap_{code}" for code in ("none", "closed", "open", "undefined")),
 ]
 
 

@@ -10,7 +10,19 @@ from core import norm_costs
 from core.corpus import batch
 from core.experiment import Experiment
 from core.fields import ExperimentError
-from core.look import DIRECTIONS, MEASURED, WAYS, EvaluationGap, HeadLook, NormCosts, SampleLeak, TokenLeak
+from core.look import (
+    DIRECTIONS,
+    LOOKS,
+    MEASURED,
+    WAYS,
+    CompanionShift,
+    EvaluationGap,
+    HeadLook,
+    NormCosts,
+    PaddingShift,
+    SampleLeak,
+    TokenLeak,
+)
 from core.looking import NOTHING
 from core.model import build
 from core.norms import NormSettings
@@ -20,7 +32,8 @@ from core.train import train
 
 SMALL = {"model.n_layers": 3, "model.d_model": 16, "model.n_heads": 2, "input.batch": 3, "input.seq_len": 10,
          "protocol.device": "cpu"}
-LOOKS = (HeadLook(1, 1, 2), TokenLeak(1, 4), SampleLeak(1), EvaluationGap(), NormCosts())
+TAKEN = (HeadLook(1, 1, 2), TokenLeak(1, 4), SampleLeak(1), EvaluationGap(), NormCosts(), CompanionShift(),
+         PaddingShift())
 PER_TOKEN = [name for name in NORMS if name != "batchnorm"]
 """Every norm whose statistics are those of one token."""
 
@@ -44,7 +57,11 @@ def streams_of(experiment, tokens, mask):
     return np.array(kept)  # (L, B, T, D)
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.code)
+def test_one_of_every_kind_of_look_is_taken_here():
+    assert {type(look) for look in TAKEN} == set(LOOKS.values())
+
+
+@pytest.mark.parametrize("look", TAKEN, ids=lambda look: look.code)
 @pytest.mark.parametrize("changes", [{"model.norm": "batchnorm"}, {"model.dropout": 0.3}], ids=str)
 def test_a_look_changes_no_number_of_the_run(look, changes):
     seen, plain = (list(train(described(changes), look=one))[-1] for one in (look, None))
@@ -62,7 +79,7 @@ def test_a_look_at_a_training_changes_no_step_of_it():
 
 
 def test_a_snapshot_gives_back_all_that_looks_found():
-    for look in LOOKS:
+    for look in TAKEN:
         seen = next(iter(train(described({}), look=look)))
         again = Snapshot.from_bytes(seen.to_bytes()).looks
         assert again.keys() == seen.looks.keys()
@@ -215,7 +232,8 @@ def test_a_norm_that_refuses_the_shape_has_no_costs():
     (TokenLeak(0, 10), {}, "the look's position is 10; allowed: 0 … 9"),
     (SampleLeak(3), {}, "the look's sequence is 3; allowed: 0 … 2"),
     (TokenLeak(0, 0), {"protocol.steps": 2}, "protocol.steps is 2; allowed: 0"),
-    (NormCosts(), {"protocol.steps": 2}, "protocol.steps is 2; allowed: 0"),
+    *((look, {"protocol.steps": 2}, "protocol.steps is 2; allowed: 0")
+      for look in (NormCosts(), CompanionShift(), PaddingShift())),
     (EvaluationGap(), {"protocol.mode": "eval"}, "protocol.mode is eval; allowed: train"),
 ])
 def test_a_look_at_what_is_not_there_is_refused_with_what_is_allowed(look, changes, said):

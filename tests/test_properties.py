@@ -33,7 +33,7 @@ from core.trace import Trace
 from core.train import train
 from core.vocabulary import HEAD_MEASURES, STATISTICS, TOTALS
 from pages.ui import link
-from pages.ui.places import DRIFT, ENTROPY, GRADIENTS, LIVE
+from pages.ui.places import BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE
 
 TIMES = int(os.environ.get("EXAMPLES", "1"))
 
@@ -441,7 +441,7 @@ def shown(place):
     return st.fixed_dictionaries({name: st.sampled_from(list(values)) for name, values in place.shown.items()})
 
 
-@pytest.mark.parametrize("place", [DRIFT, ENTROPY, GRADIENTS, LIVE], ids=lambda place: place.name)
+@pytest.mark.parametrize("place", [BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE], ids=lambda place: place.name)
 @given(st.data(), st.sampled_from(list(PRESETS)), experiments())
 @examples(80)
 def test_a_view_of_any_fields_survives_its_link(place, data, name, base):

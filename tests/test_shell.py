@@ -22,8 +22,8 @@ from pages.ui import stream
 app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
 NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
-SECTIONS = {"测量": ("drift", "gradients", "entropy", "norms", "sweep"), "实验室": ("softmax", "tensor", "precision"),
-            "训练": ("live", "runs")}
+SECTIONS = {"测量": ("drift", "gradients", "entropy", "norms", "sweep"),
+            "实验室": ("softmax", "tensor", "batchnorm", "precision"), "训练": ("live", "runs")}
 MENU = ["首页", *(said for section, names in SECTIONS.items()
                 for said in (section, *(keys("zh")[f"{name}.title"] for name in names)))]
 PAGE = """

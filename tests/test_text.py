@@ -104,7 +104,8 @@ def test_no_words_of_the_pages_are_left_unused() -> None:
 DYNAMIC = ("drift.of", "drift.scale", "drift.site", "drift.stat", "drift.measure", "drift.weight", "drift.role",
            "drift.head", "drift.gate", "drift.moment", "drift.sequence", "drift.outcome", "drift.number",
            "drift.by", "drift.after", "drift.when", "drift.way", "drift.title", "home.title", "home.way_",
-           "home.learn_", "home.closer_", "refused.limit_", "link.")
+           "home.learn_", "home.closer_", "refused.limit_", "drift.exchange", "drift.sample", "drift.position",
+           "drift.tokens", "drift.share", "drift.steps", "link.")
 """Keys that are put together from a table's names."""
 
 

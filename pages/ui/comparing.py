@@ -51,8 +51,9 @@ def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
         changes = desk.variants() if place.most else desk.view.variants
         if looked.variants:
             st.caption(t(f"{place.name}.fixed_{st.session_state['view']}"))
-    desk.at_hand()
-    asked, chart, settings = st.container(), st.container(), desk.settings(place.at_hand)
+    at_hand = looked.at_hand or place.at_hand
+    desk.at_hand(at_hand)
+    asked, chart, settings = st.container(), st.container(), desk.settings(at_hand)
 
     base, wrong = desk.described()
     compared, refused = link.compared(View(base=base, variants=looked.variants or changes))
@@ -67,7 +68,10 @@ def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
                 where.error(explain.refused(wrong, t), icon=":material/block:")
         for notice in refused:
             st.warning(explain.notice(notice, t), icon=":material/block:")
-        measured = stage.measured(variants, t, place.name)
+        if looked.take is not None:
+            measured = looked.take(variants, shown, t, place.name)
+        else:
+            measured = stage.measured(variants, t, place.name)
         if looked.closer is not None:
             measured = stage.closer(measured, shown, looked.closer, t)
         panels.view(looked, measured, shown, t, place.name)

@@ -112,11 +112,11 @@ class Controls:
         st.button(t("drift.add_variant"), icon=":material/add:", on_click=self._add, disabled=rows >= self._place.most)
         return tuple(changes for changes in found if changes)
 
-    def at_hand(self) -> None:
+    def at_hand(self, paths: Sequence[str]) -> None:
         """Draw the fields of the base that this page is most about, in one row."""
-        offered = [path for path in self._place.at_hand if path not in self._without_effect()]
+        offered = [path for path in paths if path not in self._without_effect()]
         if offered:
-            for column, path in zip(st.columns(len(self._place.at_hand)), offered, strict=False):
+            for column, path in zip(st.columns(len(paths)), offered, strict=False):
                 with column:
                     fields.widget(path, self._t)
 
@@ -196,9 +196,10 @@ class Controls:
     def _take_preset(self) -> None:
         """Let every dial and setting jump to the chosen preset."""
         name = self._state["preset"]
-        untouched = self.view.variants == link.default_variants(self.view.preset)
-        self._fill(View(name, self._place.origin(name),
-                        link.default_variants(name) if untouched else self.view.variants, self.view.shown), force=True)
+        place = self._place
+        untouched = self.view.variants == link.default_variants(self.view.preset, place)
+        changes = link.default_variants(name, place) if untouched else self.view.variants
+        self._fill(View(name, place.origin(name), changes, self.view.shown), force=True)
 
     def _add(self) -> None:
         self._state[f"variant.{self._state[ROWS]}"] = []

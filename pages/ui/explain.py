@@ -42,6 +42,10 @@ NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its la
     "total": "total", "entropy_norm": "entropy", "score_std": "spread", "score_scale": "reach",
     "with_embedding": "with_embedding", "total_norm": "total", "would": "would", "first_step": "first_step",
     "last_step": "last_step", "per_step": "per_step", "bad_step": "bad_step",
+    "start": "start", "last": "last",
+    "own": "own", "earlier": "earlier", "others": "others", "size": "size", "whole": "whole", "distance": "distance",
+    "largest": "largest", "shift": "shift", "mean_shift": "mean_shift", "padded_variance": "padded_variance",
+    "training": "training", "evaluation": "evaluation",
 }
 """A verdict's number → the placeholder it fills; its thresholds fill those of their own names."""
 

@@ -41,8 +41,6 @@ MAX_BYTES = 65_536
 """An unpacked parameter larger than this is refused: links come from strangers."""
 
 DEFAULT_PRESET = "pre_layernorm"
-COMPARED_NORMS = ("layernorm", "none", "rmsnorm")
-"""What a preset is compared with by default: the others of these."""
 
 @dataclass(frozen=True)
 class Notice:
@@ -87,12 +85,12 @@ class View:
     @classmethod
     def of(cls, place: Place, name: str = DEFAULT_PRESET) -> View:
         """Return what a page shows at first, of the preset called `name`."""
-        return cls(name, place.origin(name), default_variants(name), dict(place.defaults))
+        return cls(name, place.origin(name), default_variants(name, place), dict(place.defaults))
 
 
-def default_variants(name: str) -> tuple[Changes, ...]:
-    """Return what the preset called `name` is compared with."""
-    return tuple({"model.norm": norm} for norm in COMPARED_NORMS if norm != preset(name).model.norm)
+def default_variants(name: str, place: Place = DRIFT) -> tuple[Changes, ...]:
+    """Return what the preset called `name` is compared with on a page."""
+    return tuple({"model.norm": norm} for norm in place.norms if norm != preset(name).model.norm)
 
 
 def write(view: View, place: Place = DRIFT) -> dict[str, str]:
@@ -102,7 +100,7 @@ def write(view: View, place: Place = DRIFT) -> dict[str, str]:
     query = {"preset": view.preset} if view.preset != DEFAULT_PRESET else {}
     query |= {dial: str(changes.pop(path)) for dial, path in DIALS.items() if path in changes}
     rest: dict[str, Any] = {"base": changes} if changes else {}
-    if view.variants != default_variants(view.preset):
+    if view.variants != default_variants(view.preset, place):
         rest["variants"] = [dict(variant) for variant in view.variants]
     if rest:
         query["x"] = pack(rest)
@@ -117,7 +115,8 @@ def read(query: Mapping[str, str], place: Place = DRIFT) -> tuple[View, list[Not
     name = _choice(query, "preset", PRESETS, DEFAULT_PRESET, notices)
     packed = _unpacked(query.get("x"), notices)
     base = _base(place, name, query, packed.get("base", {}), notices)
-    variants = _variants(base, place, packed["variants"], notices) if "variants" in packed else default_variants(name)
+    variants = (_variants(base, place, packed["variants"], notices) if "variants" in packed
+                else default_variants(name, place))
     shown = {key: _choice(query, key, values, place.defaults[key], notices) for key, values in place.shown.items()}
     return View(name, base, variants, shown, _runs(query, place, notices)), notices
 

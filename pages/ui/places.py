@@ -54,8 +54,9 @@ class Place:
     """One page.
 
     `shown`: query parameter of what is shown → its values, `defaults` the one that is left out; `starts`: how a base
-    differs from the preset of its name; `withheld`: fields that cannot be changed there; `at_hand`: fields of the base
-    that stand above the charts, not among all settings; `most`: so many variants.
+    differs from the preset of its name, in what that leaves as by default; `withheld`: fields that cannot be changed
+    there; `at_hand`: fields of the base that stand above the charts, not among all settings; `most`: so many variants;
+    `norms`: with the others of these a preset is compared by default.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Place:
     withheld: frozenset[str] = frozenset()
     at_hand: tuple[str, ...] = ()
     most: int = 6
+    norms: tuple[str, ...] = ("layernorm", "none", "rmsnorm")
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -73,7 +75,8 @@ class Place:
 
     def origin(self, name: str) -> Experiment:
         """Return the experiment that the preset called `name` stands for on this page."""
-        return preset(name).with_values(self.starts) if self.starts else preset(name)
+        own = preset(name).differences()
+        return preset(name).with_values({path: value for path, value in self.starts.items() if path not in own})
 
 
 OF_TRAINING = frozenset({
@@ -213,3 +216,17 @@ PRECISION = Place(
 alone, without a model. `format`: whose largest number is the measure; `entries`, `draw`: of drawn data; `ratio`,
 `sigma`: their μ/σ and σ; `quantum`: a step of whole numbers, in σ; `narrow`, `gamma`: of a norm's output; `value`: the
 number on the ruler."""
+
+BATCHNORM = Place(
+    "batchnorm",
+    {"view": ("leak", "batch", "lengths", "gap"), "exchange": ("token", "sample"),
+     "sample": Form(r"[0-9]{1,4}", ("0", "3")), "position": Form(r"[0-9]{1,5}", ("0", "12")),
+     "tokens": ("one", "all"), "share": tuple(str(10 * tenth) for tenth in range(1, 9)),
+     "steps": ("20", "60", "200", "600"), "at": LIVE.shown["at"], "who": tuple(str(number) for number in range(7))},
+    {"view": "leak", "exchange": "token", "sample": "2", "position": "8", "tokens": "one", "share": "50",
+     "steps": "60", "at": ENDS, "who": "0"},
+    starts=MappingProxyType({"model.n_layers": 6, "input.seq_len": 24}),
+    withheld=frozenset({"protocol.steps", "protocol.record_every"}),
+    norms=("layernorm", "rmsnorm", "none", "batchnorm"))
+"""Whether a norm's numbers are its token's own. `exchange`: what is another, of the sequence `sample` the token at
+`position`, or all; `tokens`: of each sequence of a batch; `share`: of padding, in percent; `steps`: of a training."""

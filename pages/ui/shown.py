@@ -47,7 +47,7 @@ def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:
             state[name] = LAST
     for name, count in _COUNTS.items():
         if name in place.shown:
-            state[name] = str(min(int(state[name]), count(_looked_at(variants)) - 1))
+            state[name] = str(min(int(state[name]), count(variants) - 1))
     if "at" in place.shown and state["at"] != ENDS:
         _fit_layers(max(one.experiment.model.n_layers for one in variants), t)
 
@@ -69,10 +69,13 @@ def _depth(variants: Sequence[Variant]) -> int:
     return _looked_at(variants).model.n_layers
 
 
-_COUNTS: dict[str, Callable[[Experiment], int]] = {
-    "head": lambda experiment: experiment.model.n_heads, "sequence": lambda experiment: experiment.input.batch,
+_COUNTS: dict[str, Callable[[Sequence[Variant]], int]] = {
+    "head": lambda variants: _looked_at(variants).model.n_heads,
+    "sequence": lambda variants: _looked_at(variants).input.batch,
+    "sample": lambda variants: min(one.experiment.input.batch for one in variants),
+    "position": lambda variants: min(one.experiment.input.seq_len for one in variants),
 }
-"""What is counted from 0 → how many there are."""
+"""What is counted from 0 → how many there are, of the variant that is looked at, or in every one."""
 
 
 _SPOKEN: dict[str, Callable[[str, Words], str]] = {
@@ -142,8 +145,22 @@ def _who(name: str, _place: Place, variants: Sequence[Variant], t: Words) -> Non
 
 
 def _counted(name: str, _place: Place, variants: Sequence[Variant], t: Words) -> None:
-    st.selectbox(t(f"drift.{name}"), [str(number) for number in range(_COUNTS[name](_looked_at(variants)))], key=name,
-                 width=120)
+    st.selectbox(t(f"drift.{name}"), [str(number) for number in range(_COUNTS[name](variants))], key=name, width=120)
+
+
+def _position(name: str, place: Place, variants: Sequence[Variant], t: Words) -> None:
+    """Draw the menu of positions where one token is exchanged, not all of a sequence."""
+    if st.session_state["exchange"] == "token":
+        _counted(name, place, variants, t)
+
+
+def _number(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    st.segmented_control(t(f"drift.{name}"), list(place.shown[name]), key=name, required=True)
+
+
+def _percent(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    st.select_slider(t(f"drift.{name}"), list(place.shown[name]), key=name, width=420,
+                     format_func=lambda value: f"{value} %")
 
 
 def _layer(name: str, place: Place, variants: Sequence[Variant], t: Words) -> None:
@@ -221,9 +238,10 @@ def _take_value(allowed: Collection[str]) -> None:
 
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
-    **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "when", "way"), _switch),
+    **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "when", "way", "exchange", "tokens"), _switch),
     **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "depth": _layer, "at": _at,
     **dict.fromkeys(("format", "arithmetic", "root", "narrow"), _pick), "value": _value,
     **dict.fromkeys(("ratio", "sigma", "entries", "draw", "bits", "fraction", "quantum", "gamma"), _slide),
+    "position": _position, "share": _percent, "steps": _number,
 }
 """Name in a place's `shown` → its control."""

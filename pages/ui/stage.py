@@ -39,17 +39,20 @@ class Stage:
         return str(self.places.index(int(who))) if int(who) in self.places else "0"
 
 
-def measured(variants: Sequence[Variant], t: Words, place: str) -> Stage:
-    """Measure the variants; where that takes time or is not possible, say so and return what was measured last."""
+def measured(variants: Sequence[Variant], t: Words, place: str, look: Look | None = None) -> Stage:
+    """Measure the variants; where that takes time or is not possible, say so and return what was measured last.
+
+    `look`: what their runs keep besides.
+    """
     experiments = [one.experiment for one in variants]
     try:
         if not service.ready_to_ask():
             progress.engine(t)
-        elif cache.must_ask(experiments):
-            progress.offer(experiments, t)
+        elif cache.must_ask(experiments, look):
+            progress.offer(experiments, t, look)
             return _earlier(place)
         else:
-            return _watched(cache.measure(variants), t, place)
+            return _watched(cache.measure(variants, look=look), t, place)
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
     return Stage()

@@ -98,7 +98,7 @@ def panel(variants: Sequence[Variant], wrong: ExperimentError | None, t: Words) 
     elif not wrong and not all(runs):
         _offer([one.experiment for one in variants], runs, t)
     watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
-    _follow([one.run for one in watched], [one.name for one in watched], _shape(watched), t)
+    follow([one.run for one in watched], [one.name for one in watched], shape(watched), t)
     _follow_earlier(watched, t)
     return watched
 
@@ -113,8 +113,8 @@ def _first(t: Words, expanded: bool) -> None:
                 fields.widget(path, t)
 
 
-def _follow(runs: Sequence[RunView], names: Sequence[str], drawn: Shape, t: Words) -> None:
-    """Draw how far the runs are, again and again while they are under way."""
+def follow(runs: Sequence[RunView], names: Sequence[str], drawn: Shape, t: Words) -> None:
+    """Draw how far the runs are, again and again while they are under way. `drawn`: their `shape` now."""
     if runs:
         while_active(runs, WATCH_S)(_progress)([run.id for run in runs], list(names), drawn, t)
 
@@ -135,8 +135,8 @@ def _follow_earlier(watched: Sequence[Watched], t: Words) -> None:
     earlier = [run for run in kept if run.id not in now]
     if earlier:
         st.caption(t("live.earlier"))
-        _follow(earlier, [seen[run.id] for run in earlier],
-                tuple((run.status if run.over else "", True) for run in earlier), t)
+        follow(earlier, [seen[run.id] for run in earlier],
+               tuple((run.status if run.over else "", True) for run in earlier), t)
     st.session_state[SEEN] = {run.id: seen[run.id] for run in views if run in kept or run.id in now}
 
 
@@ -199,7 +199,7 @@ def spoken_time(seconds: float, t: Words) -> str:
                                                                                    count=f"{seconds / 3600:.1f}")
 
 
-def _shape(watched: Sequence[Watched]) -> Shape:
+def shape(watched: Sequence[Watched]) -> Shape:
     """Return what makes the page draw itself anew when it changes: which runs are over, and which have a picture."""
     return tuple((one.run.status if one.run.over else "", one.trace is not None) for one in watched)
 

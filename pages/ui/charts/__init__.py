@@ -20,6 +20,7 @@ from pages.ui.charts.exponents import Histogram, exponents
 from pages.ui.charts.facets import rows as facet_rows
 from pages.ui.charts.grids import Grid, grid
 from pages.ui.charts.groups import Member, groups
+from pages.ui.charts.leaks import leaks
 from pages.ui.charts.levels import Levels, Part, levels
 from pages.ui.charts.lines import Film, profile
 from pages.ui.charts.marks import MAX_TRACES, Frame, Series, Text, literal, shortened
@@ -34,15 +35,15 @@ from pages.ui.charts.wiring import Panel, wiring
 
 CHARTS: dict[str, Callable[..., go.Figure]] = {
     "profile": profile, "ribbons": ribbons, "exponents": exponents, "grid": grid, "wiring": wiring, "steps": steps,
-    "strips": strips, "cells": cells, "causes": causes, "bars": bars, "boxes": boxes, "curves": curves, "weights":
-    weights, "multiples": multiples, "groups": groups, "cubes": cubes, "levels": levels, "promises": promises,
-    "rulers": rulers,
+    "strips": strips, "cells": cells, "causes": causes, "bars": bars, "boxes": boxes, "curves": curves, "multiples":
+    multiples, "groups": groups, "cubes": cubes, "levels": levels, "promises": promises, "rulers": rulers,
+    "weights": weights, "leaks": leaks,
 }
 """Name of a chart → what draws it."""
 
 __all__ = ["BLOCKS_PX", "CHARTS", "HEAD_BANDS", "MAX_TRACES", "SCALES", "SHARES", "Bars", "Block", "Boxes", "Cells",
            "Course", "Curve", "Drawing", "Event", "Film", "Frame", "Grid", "Heads", "Histogram", "Levels", "Member",
            "Norms", "Panel", "Part", "Ribbon", "Series", "Span", "Strip", "Text", "Weights", "bars", "boxes",
-           "causes", "cells", "cubes", "curves", "exponents", "facet_rows", "finite_range", "grid", "groups",
+           "causes", "cells", "cubes", "curves", "exponents", "facet_rows", "finite_range", "grid", "groups", "leaks",
            "levels", "literal", "multiples", "profile", "promises", "ribbons", "rulers", "shortened", "steps",
            "strips", "weights", "wiring"]

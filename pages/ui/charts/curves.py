@@ -20,7 +20,8 @@ class Curve:
     """One curve, or points where they have an `error` (half the height of their bars), each (N,).
 
     `key`: the same in all languages; what the drawings have under the same key is one entry of the legend. `label`:
-    written beside its last point. What has no place on the axis is a triangle at its edge, if `marked`.
+    written beside its last point. What has no place on the axis is a triangle at its edge, if `marked`;
+    `width`: pixels, more for a line that another one may cover.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Curve:
     error: NDArray[np.floating] | None = None
     label: str = ""
     marked: bool = False
+    width: int = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,7 @@ def _trace(one: Curve, place: int, statistic: str, frame: Frame, keys: Sequence[
         "type": "scatter", "x": one.x, "y": y, "yaxis": stacks.axes(place)[0], "name": one.name,
         "uid": f"{one.key}{place}", "legendgroup": one.key, "legendrank": 1000 + keys.index(one.key),
         "mode": ("markers" if points else "lines") + ("+text" if one.label else ""), "connectgaps": False,
-        "line": {"color": one.style.color, "dash": one.style.dash, "width": 3},
+        "line": {"color": one.style.color, "dash": one.style.dash, "width": one.width},
         "marker": {"color": one.style.color, "symbol": one.style.symbol, "size": size, "line": {"width": 0}},
         "text": [*[""] * (len(one.x) - 1), one.label] if one.label else None, "textposition": "top center",
         "textfont": {"size": theme.TEXT_PX}, "cliponaxis": False,

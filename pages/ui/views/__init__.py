@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from core.experiment import Experiment
 from core.service import Look
 from pages.ui.cache import Measured
-from pages.ui.link import Changes
+from pages.ui.link import Changes, Variant
 from pages.ui.picture import Picture, Told
 from pages.ui.places import HALVES
+from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import (
     attention,
@@ -42,6 +43,8 @@ from pages.ui.views.judges import Judge
 
 Make = Callable[[Sequence[Measured], Mapping[str, str], Words], list[Picture]]
 Draw = Callable[[Sequence[Measured], Words], None]
+Take = Callable[[Sequence[Variant], Mapping[str, str], Words, str], Stage]
+"""From variants, what is shown, words and the name of the page to what was measured."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Viewpoint:
     `judge`: its judgements on one variant, the first `spoken` said in the open; `single`: all of it is about
     the one variant that is looked at; `report`, `more`: draw what stands above, and below, the pictures and is none;
     `closer`: says which head of that variant is looked at closer; `variants`: what the base is compared with whatever
-    the visitor chose.
+    the visitor chose; `take`: measures the variants where a probe of each is not what is wanted; `at_hand`: fields of
+    the base above the charts, in place of those of the page.
     """
 
     make: Make
@@ -63,6 +67,8 @@ class Viewpoint:
     more: Draw | None = None
     closer: Callable[[Experiment, Mapping[str, str]], Look | None] | None = None
     variants: tuple[Changes, ...] = ()
+    take: Take | None = None
+    at_hand: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

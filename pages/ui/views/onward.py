@@ -32,6 +32,13 @@ def training(measured: Sequence[Measured], preset: str, **shown: str) -> dict[st
     return link.write(View(preset, base, changes, {**LIVE.defaults, **shown}), LIVE)
 
 
+def probe(measured: Sequence[Measured], preset: str) -> dict[str, str]:
+    """Return the query of the drift page with the same base and variants at initialization."""
+    base, *others = [one.experiment.with_values({"protocol.steps": 0, "protocol.record_every": 1}) for one in measured]
+    changes = tuple(other.differences(base) for other in others[:DRIFT.most])
+    return link.write(View(preset, base, changes, {**DRIFT.defaults, "view": "profile"}), DRIFT)
+
+
 def switches(measured: Sequence[Measured], preset: str) -> dict[str, str]:
     """Return the query of the drift page with the same base, and each switch off in turn."""
     return link.write(View(preset, measured[0].experiment, SWITCHES, {**DRIFT.defaults, "view": "profile"}), DRIFT)

@@ -32,7 +32,7 @@ def loss(watched: Sequence[Watched], t: Words, height: int = SMALL_PX) -> Pictur
         found.append(charts.Course(one.name, one.film.steps[kept], one.film.losses[kept], styles[one.name],
                                    key=one.variant.key, events=_events(one)))
     title = t("live.loss_title")
-    frame = charts.Frame(title=title, statistic="loss", y_title=t("extra.loss"), y_scale=_loss_scale(found),
+    frame = charts.Frame(title=title, statistic="loss", y_title=t("extra.loss"), y_scale=loss_scale(found),
                          x_title=t("chart.step"), unit=t("axis.nats") if _predict(watched) else "")
     return Picture("loss", charts.steps(found, frame, t, cursor=True), title, Subject(extra=("loss",)),
                    partial(table, found, t), height)
@@ -48,7 +48,7 @@ def _kept(losses: F64) -> list[int]:
     return sorted({*range(0, len(losses), every), *lost, *range(len(losses))[-1:]})
 
 
-def _loss_scale(found: Sequence[charts.Course]) -> str:
+def loss_scale(found: Sequence[charts.Course]) -> str:
     """Return log where losses differ by more than a hundredfold and none is 0 or below, else linear."""
     values = np.concatenate([np.empty(0), *(one.values for one in found)])
     values = values[np.isfinite(values)]
