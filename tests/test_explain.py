@@ -63,7 +63,8 @@ def test_every_verdict_code_has_words(t):
 
 
 CODES = [
-    *(f"nothing_{reason}" for reason in ("absent", "not_observed", "not_taken", "undefined")),
+    *(f"nothing_{reason}" for reason in ("absent", "not_here", "not_observed", "not_taken", "undefined")),
+    *(f"{direction}time_{code}" for direction in ("", "gradient_") for code in (*VERDICTS, "zero", "single")),
     *(f"{direction}site_{code}" for direction in ("", "gradient_") for code in (*VERDICTS, "zero", "single")),
     *(f"input_{code}" for code in (*VERDICTS, "flat", "uneven", "zero") if code != "steady"),
     *(f"turn_{code}" for code in ("calm", "idle", "overwrites")),
