@@ -79,7 +79,7 @@ CODES = [
       for code in ("nan", "inf", "change", "power", "slow", "calm", "constant", "undefined", "not_observed")),
     *(f"gradient_role_{code}" for code in (*VERDICTS, "zero", "single")), "gradient_ratio", "gradient_ratio_site",
     *(f"clip_{code}" for code in ("clips", "idle", "off", "off_idle", "undefined")), "learning_non_finite",
-    "learning_early", "attention_given", *(f"attention_{cause}" for cause in CAUSES),
+    "learning_early", "attention_given", "attention_absent", *(f"attention_{cause}" for cause in CAUSES),
     *(f"learning_{code}{of}" for code in ("falls", "flat", "rises") for of in ("", "_tokens")),
     *(f"learning_{code}_tokens" for code in ("chance", "to_chance", "exploded")),
     *(f"leak_{code}" for code in ("none", "past", "samples", "both", "padding", "nobody", "undefined")),
