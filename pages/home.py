@@ -27,7 +27,8 @@ TRAININGS = {"norms": View.of(LIVE),
 """Trainings that the page leads to."""
 
 CLOSER: dict[str, dict[str, str]] = {
-    "entropy": {"preset": "no_norm", "view": "causes"}, "gradients": {"preset": "no_norm"}, "softmax": {}}
+    "norms": {}, "batchnorm": {}, "precision": {"preset": "float16_overflow"}, "gradients": {"preset": "no_norm"},
+    "entropy": {"preset": "no_norm", "view": "causes"}, "softmax": {}, "tensor": {}}
 """Pages that look closer → the state that they are opened in."""
 
 t = words()
@@ -53,8 +54,9 @@ for index, name in enumerate(WAYS):
         st.markdown(t(f"home.way_{name}_why"))
 
 st.header(t("home.closer"))
-for column, (name, state) in zip(st.columns(len(CLOSER)), CLOSER.items(), strict=True):
-    with column.container(border=True, height="stretch"):
+columns = st.columns(3)
+for index, (name, state) in enumerate(CLOSER.items()):
+    with columns[index % 3].container(border=True, height="stretch"):
         onward.way(name, state, t(f"home.closer_{name}"), t)
         st.markdown(t(f"home.closer_{name}_why"))
 

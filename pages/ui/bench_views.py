@@ -16,7 +16,7 @@ from pages.ui.link import View
 from pages.ui.picture import Picture, Subject
 from pages.ui.places import NORM_BENCH
 from pages.ui.text import Words
-from pages.ui.views import bench, ranking
+from pages.ui.views import bench, onward, ranking
 from pages.ui.views.bench import Bench
 from pages.ui.views.depth import Shown
 
@@ -76,7 +76,6 @@ def draw(looked: Look, found: Bench, shown: Shown, t: Words) -> None:
 
 QUESTIONS: Mapping[str, tuple[Mapping[str, object], Mapping[str, str]]] = {
     "rms": ({}, {"norms": "layernorm,rmsnorm", "placements": "pre", "after": "100", "view": "ranking"}),
-    "batch": ({}, {"norms": "layernorm,batchnorm", "placements": "pre", "after": "100", "view": "ranking"}),
     "placement": (
         {"model.n_layers": 18, "model.d_model": 64, "model.activation": "relu", "model.bias": False,
          "model.pos_std": 0.1, "input.source": "markov", "input.batch": 16, "protocol.optimizer": "adam",
@@ -87,10 +86,11 @@ QUESTIONS: Mapping[str, tuple[Mapping[str, object], Mapping[str, str]]] = {
 
 
 def questions(desk: Controls, t: Words) -> None:
-    """Draw the questions, each the way to the state of this page that answers it."""
+    """Draw the questions, each the way to the state that answers it: of this page, or of the BatchNorm lab."""
     with st.container(horizontal=True):
         for name, (changes, shown) in QUESTIONS.items():
             usual = View.of(NORM_BENCH)
             view = replace(usual, base=usual.base.with_values(changes), shown={**usual.shown, **shown})
             st.button(f"**{t(f'bench.ask_{name}')}**", icon=":material/help:", on_click=desk.take, args=(view,),
                       key=f"bench.ask_{name}")
+        onward.way("batchnorm", {}, t("bench.ask_batch"), t)

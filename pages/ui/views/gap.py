@@ -19,8 +19,8 @@ from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.shown import layers_of
 from pages.ui.text import Words
 from pages.ui.views import depth, zero
+from pages.ui.views.courses import loss_scale
 from pages.ui.views.depth import LEGEND_PX, Shown, legend_rows
-from pages.ui.views.training.curves import loss_scale
 
 SMALL_PX, LARGE_PX = 380, 430
 START_DASH = "4px,4px"

@@ -18,10 +18,9 @@ from pages.ui.cache import Measured
 from pages.ui.charts import Course
 from pages.ui.picture import Picture, Subject
 from pages.ui.text import Words
-from pages.ui.views import depth
+from pages.ui.views import courses, depth
 from pages.ui.views.depth import Number, Shown
 from pages.ui.views.tokens import focus, layer_of
-from pages.ui.views.training import curves
 
 MOST_LAYERS = 12
 """So many layers are drawn at most: of more, as many that lie evenly between the first and the last."""
@@ -88,7 +87,7 @@ def _picture(measured: Sequence[Measured], found: Sequence[Course], number: Numb
     subject = Subject((number.statistic,), (number.site,), number.gradient, ("over_time",), axes="B D",
                       entries=counts.pop() if len(counts) == 1 else 0)
     return Picture(titled.key, charts.steps(found, frame, t) if found else None, titled.title, subject,
-                   partial(curves.table, found, t, t("time.step")), CHART_PX, variant=titled.variant)
+                   partial(courses.table, found, t, t("time.step")), CHART_PX, variant=titled.variant)
 
 
 def entries(one: Measured) -> int:

@@ -21,10 +21,9 @@ from pages.ui.cases import COUNTS, looked, lost_of, sizes, unexplained
 from pages.ui.charts import Cells
 from pages.ui.picture import Columns, Picture, Subject
 from pages.ui.text import Words, escaped
-from pages.ui.views import depth
+from pages.ui.views import courses, depth
 from pages.ui.views.overview import AROUND_PX, column
 from pages.ui.views.tokens import chosen
-from pages.ui.views.training import curves
 from pages.ui.watching import Watched
 
 ROW_PX = 28
@@ -134,7 +133,7 @@ def _history(one: Watched, found: Autopsy, t: Words) -> Picture:
                          references=_limit(found, t))
     site = (found.site,) if found.site in SITES else ()
     subject = Subject(("absmax",), site, gradient) if statistic == "absmax" else Subject(extra=(statistic,))
-    return Picture("history", charts.steps([course], frame, t), title, subject, partial(curves.table, [course], t),
+    return Picture("history", charts.steps([course], frame, t), title, subject, partial(courses.table, [course], t),
                    curves.SMALL_PX, variant=one.name)
 
 

@@ -11,10 +11,11 @@ from core.stops import NON_FINITE, OVERFLOW
 from core.trace import F64
 from core.vocabulary import HEAD_MEASURES, STATISTICS
 from pages.ui import charts
-from pages.ui.picture import Columns, Picture, Subject
+from pages.ui.picture import Picture, Subject
 from pages.ui.shown import layers_of
 from pages.ui.text import Words
 from pages.ui.views import depth
+from pages.ui.views.courses import loss_scale, table
 from pages.ui.views.depth import Number
 from pages.ui.watching import Matrix, Watched, of_heads, of_site
 
@@ -46,13 +47,6 @@ def _kept(losses: F64) -> list[int]:
     every = max(1, -(-len(losses) // MOST_POINTS))
     lost = np.flatnonzero(~np.isfinite(losses))[:MOST_POINTS // 10].tolist()
     return sorted({*range(0, len(losses), every), *lost, *range(len(losses))[-1:]})
-
-
-def loss_scale(found: Sequence[charts.Course]) -> str:
-    """Return log where losses differ by more than a hundredfold and none is 0 or below, else linear."""
-    values = np.concatenate([np.empty(0), *(one.values for one in found)])
-    values = values[np.isfinite(values)]
-    return "log" if values.size and values.min() > 0 and values.max() > 100 * values.min() else "linear"
 
 
 def _predict(watched: Sequence[Watched]) -> bool:
@@ -128,13 +122,3 @@ def totals(watched: Sequence[Watched], name: str, t: Words, scale: str = "log") 
     frame = charts.Frame(title=title, statistic=name, y_title=title, y_scale=scale, x_title=t("chart.step"))
     return Picture(name, charts.steps(found, frame, t, cursor=True), title, Subject(extra=(name,)),
                    partial(table, found, t), SMALL_PX)
-
-
-def table(found: Sequence[charts.Course], t: Words, over: str = "") -> Columns:
-    """Return the numbers of lines over steps as a table: a row a step, a column a line; `over`: what a step is called.
-    """
-    known = {" · ".join(part for part in (one.name, one.layer) if part): dict(zip(
-        one.steps.tolist(), one.values.tolist(), strict=True)) for one in found}
-    steps = sorted({step for column in known.values() for step in column})
-    columns = {name: [column.get(step) for step in steps] for name, column in known.items()}
-    return {over or t("chart.step"): steps} | columns
