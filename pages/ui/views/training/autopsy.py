@@ -24,6 +24,7 @@ from pages.ui.text import Words, escaped
 from pages.ui.views import courses, depth
 from pages.ui.views.overview import AROUND_PX, column
 from pages.ui.views.tokens import chosen
+from pages.ui.views.training import curves
 from pages.ui.watching import Watched
 
 ROW_PX = 28
