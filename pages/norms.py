@@ -24,7 +24,8 @@ with st.sidebar:
     desk.base()
 bench.choose(t)
 looked = bench_views.VIEWS[desk.looked()]
-asked, chart, settings = st.container(), st.container(), desk.settings()
+desk.at_hand(NORM_BENCH.at_hand)
+asked, chart, settings = st.container(), st.container(), desk.settings(NORM_BENCH.at_hand)
 base, wrong = desk.described()
 with asked:
     shown = desk.shown(looked.asks, [Variant({}, base)])

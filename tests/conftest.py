@@ -1,12 +1,16 @@
 """Fixtures for tests with a real browser; everything else needs none. Machines are shared: no test has a deadline.
 
-Hypothesis draws the same examples every time: what fails on one machine fails on all.
+Hypothesis draws the same examples every time: what fails on one machine fails on all. Torch takes one thread, here and
+in every process that a test starts: with as many as there are cores, small steps wait for whatever else runs there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch
 
 import browser as real
 import pytest

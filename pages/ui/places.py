@@ -180,7 +180,8 @@ NORM_BENCH = Place(
      "scalings": "plain", "number": "stream", "scale": "log", "after": "0", "when": "start", "by": BY_ALARMS,
      "way": "forward"},
     starts=MappingProxyType({"input.batch": 4, "input.seq_len": 32}),
-    withheld=FIELDS | {"protocol.steps", "protocol.record_every"}, most=0)
+    withheld=FIELDS | {"protocol.steps", "protocol.record_every"}, most=0,
+    at_hand=("model.layer_norms", "model.norm_eps", "model.norm_dtype", "model.norm_affine"))
 """Norms, placements, inits and residual scalings of one base, all combined: each axis of the bench as names joined by
 commas.
 
