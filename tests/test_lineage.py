@@ -13,6 +13,7 @@ from core.model import build
 from core.passes import LOSSES
 from core.presets import PRESETS
 from core.reach import BOUNDS, FACTORS
+from core.rules import is_recurrent
 from core.shapes import LARGEST, LEAST, dtype_of, shape_of
 from core.sites import sites_of
 from core.vocabulary import EMBED
@@ -49,7 +50,14 @@ def varied():
                                id=f"{name}, {source['source']}, {attention}")
 
 
-EXPERIMENTS = [*varied(), *(pytest.param(shrunk(name), id=name) for name in PRESETS)]
+RECURRENT = [name for name in PRESETS if is_recurrent(shrunk(name))]
+EXPERIMENTS = [*varied(), *(pytest.param(shrunk(name), id=name) for name in PRESETS if name not in RECURRENT)]
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_stack_has_no_lineage_and_says_so(name):
+    with pytest.raises(ValueError, match="whose layers are no blocks; allowed: transformer"):
+        lineage(shrunk(name))
 
 
 @pytest.mark.parametrize("described", EXPERIMENTS)

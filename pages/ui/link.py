@@ -89,8 +89,18 @@ class View:
 
 
 def default_variants(name: str, place: Place = DRIFT) -> tuple[Changes, ...]:
-    """Return what the preset called `name` is compared with on a page."""
-    return tuple({"model.norm": norm} for norm in place.norms if norm != preset(name).model.norm)
+    """Return what the preset called `name` is compared with on a page: those other norms that it can have."""
+    origin = place.origin(name)
+    return tuple({"model.norm": norm} for norm in place.norms if norm != origin.model.norm and _takes(origin, norm))
+
+
+def _takes(origin: Experiment, norm: str) -> bool:
+    """Say whether an experiment goes together with a norm."""
+    try:
+        origin.with_values({"model.norm": norm})
+    except ExperimentError:
+        return False
+    return True
 
 
 def write(view: View, place: Place = DRIFT) -> dict[str, str]:
