@@ -186,8 +186,8 @@ class Snapshot:
     def to_bytes(self) -> bytes:
         """Return the snapshot as compressed bytes; `from_bytes` gives it back exactly.
 
-        An npz with one array a group, (names, …), and one JSON entry: a file of a hundred small arrays is slow to read.
-        Compressed at the least level: more would hold up a training and save a tenth.
+        An npz with an array a group, (names, …), and one JSON entry: a hundred small arrays are slow to read. Compressed
+        at the least level: more would hold up a training and save a tenth.
         """
         facts = {
             "step": self.step, "loss": self.loss, "layout": _layout_json(self.layout), "totals": dict(self.totals),
@@ -227,9 +227,7 @@ class Snapshot:
 
 
 _ARRAYS = ("token_rms", "tokens", "over_time", "time_steps")
-
-_NPZ, _LOOK = b"PK", "look/"
-"""What an npz begins with, and the names of a look's arrays in it."""
+_NPZ, _LOOK = b"PK", "look/"  # what an npz begins with, and the names of a look's arrays in it
 
 
 def _modern(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
