@@ -186,8 +186,8 @@ class Snapshot:
     def to_bytes(self) -> bytes:
         """Return the snapshot as compressed bytes; `from_bytes` gives it back exactly.
 
-        An npz with an array a group, (names, …), and one JSON entry: a hundred small arrays are slow to read. Compressed
-        at the least level: more would hold up a training and save a tenth.
+        An npz with an array a group, (names, …), and one JSON entry: a hundred small arrays are slow to read. It is
+        compressed at the least level: more would hold up a training and save a tenth.
         """
         facts = {
             "step": self.step, "loss": self.loss, "layout": _layout_json(self.layout), "totals": dict(self.totals),
