@@ -14,7 +14,6 @@ from typing import Any
 from core import rules
 from core.autopsy import Autopsy
 from core.experiment import Experiment
-from core.plan import SUBLAYERS
 
 Changes = Mapping[str, Any]
 """Dotted path → value, as `core.experiment.Experiment.with_values` takes them."""
@@ -114,8 +113,8 @@ def _clipping(experiment: Experiment) -> Changes | None:
 
 def _qk_norm(experiment: Experiment) -> Changes | None:
     model = experiment.model
-    attends = "attn" in SUBLAYERS[model.sublayers] and model.pattern == "softmax"
-    return {"model.qk_norm": "rmsnorm"} if attends and model.qk_norm == "none" else None
+    scores = rules.attends(experiment) and model.pattern == "softmax"
+    return {"model.qk_norm": "rmsnorm"} if scores and model.qk_norm == "none" else None
 
 
 def _norm_float32(experiment: Experiment) -> Changes | None:
