@@ -8,6 +8,7 @@ from core.equations import equations
 from core.experiment import parse
 from core.placements import Placement
 from core.presets import PRESETS, preset
+from core.rules import is_recurrent
 from core.tables import NORMS, PATTERNS, PLACEMENTS
 from core.wiring import KINDS, wirings
 from pages.ui import theme
@@ -25,6 +26,9 @@ MODELS = [
     {"branch_scale": 0.2, "positions": "sinusoidal"}, *({"norm": name, "placement": "branch"} for name in NORMS),
     *({"pattern": name} for name in PATTERNS),
 ]
+
+BLOCKS = [name for name in PRESETS if not is_recurrent(preset(name))]
+"""The presets whose layers are blocks."""
 
 
 def panels(*models, source="text"):
@@ -66,7 +70,7 @@ def test_every_node_and_every_site_has_its_text_and_says_what_it_is(model, lang,
         assert {plain(text) for text in drawn} >= sites
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", BLOCKS)
 def test_every_preset_draws(name):
     figure = wiring([Panel(name, one) for one in wirings(preset(name))], T)
     assert figure.layout.height > 300
