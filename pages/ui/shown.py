@@ -46,8 +46,9 @@ def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:
         if state[name] != LAST and int(state[name]) >= _depth(variants) - 1:
             state[name] = LAST
     for name, count in _COUNTS.items():
-        if name in place.shown:
-            state[name] = str(min(int(state[name]), count(variants) - 1))
+        if name in place.shown and int(asked := state[name]) >= count(variants):
+            state[name] = str(count(variants) - 1)
+            st.warning(t(f"link.form_{name}", value=asked, used=state[name]), icon=":material/link_off:")
     if "at" in place.shown and state["at"] != ENDS:
         _fit_layers(max(one.experiment.model.n_layers for one in variants), t)
 
