@@ -50,7 +50,8 @@ def _costs(found: Bench, _shown: Shown, t: Words) -> None:
 VIEWS: dict[str, BenchView] = {
     "overlay": BenchView(bench.overlay, ("scale", "after", "when")),
     "multiples": BenchView(bench.multiples, ("number", "scale", "after", "when")),
-    "ranking": BenchView(lambda found, _shown, t: [_numbers(found, t)], ("by", "after", "when"), costs=True, say=_ranking),
+    "ranking": BenchView(lambda found, _shown, t: [_numbers(found, t)], ("by", "after", "when"), costs=True,
+                         say=_ranking),
     "costs": BenchView(bench.costs, ("way",), costs=True, say=_costs),
 }
 
