@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.drift import Verdict
 from core.experiment import Experiment
+from core.look import Found
 from core.rules import layer_norms
 from core.tables import NORMS
 from core.trace import F64, Trace
-
-Found = Mapping[str, NDArray[np.floating]]
 
 ROUNDING: Mapping[str, float] = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
 """Relative changes up to this come from sums in another order: matrix products of another shape, through a stack."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.experiment import Experiment
 from core.fields import ExperimentError
+from core.rules import layer_norms
 from core.sweep import Cell
 from core.tables import INITS, NORMS, PLACEMENTS
 
@@ -55,6 +56,12 @@ class Candidate:
 
     names: Mapping[str, str]
     cell: Cell
+
+    @property
+    def placed(self) -> bool:
+        """Whether the placement means anything: some layer has a norm, or that is not known, as it is refused."""
+        experiment = self.cell.experiment
+        return experiment is None or not all(NORMS[name].absent for name in layer_norms(experiment))
 
 
 def chosen(text: str, axis: str) -> tuple[str, ...]:

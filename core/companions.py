@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from core.corpus import Batch
-from core.drift import over
 from core.evaluation import counted
 from core.look import PADDED, batches, kept
-from core.looking import Taker, streams, twin
+from core.looking import Taker, moved, rms, streams, twin
 from core.model import Stack
 from core.norms import BatchNorm, Norm
 
@@ -63,10 +62,10 @@ class Companions(Taker):
             "norm": np.array([_moved(one and one.norm, whole.norm, own) for one in passes]),
             "streams": np.array([[_moved(one and one.streams[layer], whole.streams[layer], own) for layer in layers]
                                  for one in passes]),
-            "norm_rms": np.array([rms(one and one.norm, mask) for one, mask in zip(passes, masks, strict=True)]),
+            "norm_rms": np.array([_rms(one and one.norm, mask) for one, mask in zip(passes, masks, strict=True)]),
             "norm_largest": np.array([_largest(one and one.norm, mask)
                                       for one, mask in zip(passes, masks, strict=True)]),
-            "stream_rms": np.array([[rms(one and one.streams[layer], mask) for layer in layers]
+            "stream_rms": np.array([[_rms(one and one.streams[layer], mask) for layer in layers]
                                     for one, mask in zip(passes, masks, strict=True)]),
         }
 
@@ -148,11 +147,8 @@ def _seen(stack: Stack, made: Played) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
-def rms(x: Tensor | None, real: Tensor | None) -> float:
-    """Return the RMS of x (B, T, D) over real (B, T) tokens, NaN without an x."""
-    if x is None:
-        return math.nan
-    return float((x if real is None else x[real]).double().square().mean().sqrt())
+def _rms(x: Tensor | None, real: Tensor | None) -> float:
+    return math.nan if x is None else rms(x, real)
 
 
 def _moved(x: Tensor | None, reference: Tensor | None, real: Tensor) -> float:
@@ -163,8 +159,7 @@ def _moved(x: Tensor | None, reference: Tensor | None, real: Tensor) -> float:
     if x is None or reference is None:
         return math.nan
     rows, columns = real.shape
-    a, b = (one[:rows, :columns].double() for one in (x, reference))
-    return over(rms(a - b, real), rms(b, real))
+    return moved(x[:rows, :columns], reference[:rows, :columns], real)
 
 
 def _real(data: Batch) -> Tensor:

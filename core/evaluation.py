@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from core.corpus import Batch
-from core.looking import Taker, streams, twin
+from core.looking import Taker, moved, streams, twin
 from core.model import Stack
 from core.norms import BatchNorm
 from core.passes import LOSSES
@@ -42,7 +42,7 @@ class Gap(Taker):
             trained, loss_trained = _played(stack, data, step)
         layers = range(len(trained))
         self.found = {
-            "gap": np.array([_rms(e - t, real) / _rms(t, real) for e, t in zip(evaluated, trained, strict=True)]),
+            "gap": np.array([moved(e, t, real) for e, t in zip(evaluated, trained, strict=True)]),
             "loss": np.array([loss_trained, loss_evaluated]),
             "mean_error": np.array([moments.mean_error(layer) for layer in layers]),
             "variance_ratio": np.array([moments.variance_ratio(layer) for layer in layers]),
@@ -99,8 +99,3 @@ def _played(stack: Stack, data: Batch, step: int) -> tuple[list[Tensor], float]:
     with torch.no_grad():
         loss = LOSSES[stack.experiment.protocol.loss or ""](output, data, stack.experiment)
     return found, float(loss)
-
-
-def _rms(x: Tensor, real: Tensor | None) -> float:
-    kept = x if real is None else x[real]
-    return float(kept.double().square().mean().sqrt())

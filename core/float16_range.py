@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.drift import THRESHOLDS
+from core.formats import FORMATS
 from core.trace import F64, Snapshot
 from core.vocabulary import HISTOGRAM_HIGH, HISTOGRAM_LOW
 
-LOW, HIGH = -14, 15
+LOW, HIGH = FORMATS["float16"].low, FORMATS["float16"].high
 """The exponents ⌊log₂|x|⌋ of the least and the largest normal float16."""
 
 GONE = -25

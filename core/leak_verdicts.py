@@ -7,21 +7,13 @@ Shapes: L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
-from numpy.typing import NDArray
 
 from core.drift import Verdict
 from core.experiment import Experiment
-from core.look import Look, SampleLeak
+from core.look import NOTHING, Found, Look, SampleLeak
 from core.rules import layer_norms
 from core.trace import F64
-
-NOBODY = -1.0
-"""Stands in a look's arrays where a group has no token, or a cell no real one."""
-
-Found = Mapping[str, NDArray[np.floating]]
 
 
 def forbidden(experiment: Experiment, look: Look) -> tuple[str, ...]:
@@ -37,7 +29,7 @@ def relative(found: Found, group: str) -> F64:
     """Return the largest change in a group after each layer over the stream's RMS there, (L,); NaN for nobody."""
     change = np.asarray(found[group], np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(change == NOBODY, np.nan, np.where(change == 0, 0.0, change / found["level"]))
+        return np.where(change == NOTHING, np.nan, np.where(change == 0, 0.0, change / found["level"]))
 
 
 def leak(found: Found, experiment: Experiment, look: Look) -> Verdict:
@@ -47,7 +39,7 @@ def leak(found: Found, experiment: Experiment, look: Look) -> Verdict:
     has, for the exchanged token is padding; leak_nobody: there is no token that must not change; leak_undefined: the
     stream is not finite.
     """
-    changes = {group: found[group] for group in forbidden(experiment, look) if (found[group] != NOBODY).any()}
+    changes = {group: found[group] for group in forbidden(experiment, look) if (found[group] != NOTHING).any()}
     numbers = {group: float(relative(found, group).max()) for group in changes}
     numbers["own"] = float(found["own"][-1])
     if not changes:
@@ -55,7 +47,7 @@ def leak(found: Found, experiment: Experiment, look: Look) -> Verdict:
     if not all(np.isfinite(change).all() for change in changes.values()):
         return Verdict("leak_undefined", False, numbers, {}, _expected(experiment))
     leaking = tuple(group for group, change in changes.items() if (change > 0).any())
-    unread = not leaking and (found["own"] == NOBODY).all()
+    unread = not leaking and (found["own"] == NOTHING).all()
     return Verdict("leak_padding" if unread else _CODES[leaking], bool(leaking), numbers, {}, _expected(experiment))
 
 

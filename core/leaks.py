@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.corpus import Batch
-from core.look import SampleLeak, TokenLeak, block
-from core.looking import NOTHING, Taker, streams, twin
+from core.look import NOTHING, SampleLeak, TokenLeak, block
+from core.looking import Taker, rms, streams, twin
 
 
 class Leak(Taker):
@@ -38,7 +38,7 @@ class Leak(Taker):
         groups = {name: group & real for name, group in _groups(exchanged).items()}
         self.found = {
             **{name: np.array([_largest(change, group) for change in changes]) for name, group in groups.items()},
-            "level": np.array([float(x[real].square().mean().sqrt()) for x in before]),
+            "level": np.array([rms(x, real) for x in before]),
             "map": _blocks(changes[-1]),
         }
 

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from typing import ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.rules import attends
@@ -23,6 +26,12 @@ MEASURED = tuple(name for name, norm in NORMS.items() if not norm.absent)
 
 WAYS, DIRECTIONS = ("fused", "written"), ("forward", "backward")
 """Their second and third axis: torch's kernel where there is one, against one step after another; and the pass."""
+
+Found = Mapping[str, NDArray[np.floating]]
+"""What a look found, by name: arrays whose meaning its taker says."""
+
+NOTHING = -1.0
+"""Stands in a look's arrays where there is nothing to measure: no pair, no token, no real one."""
 
 CELLS = 64
 """A map that a look keeps has at most so many rows and columns; of longer sequences each cell is a block of tokens."""

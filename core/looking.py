@@ -10,7 +10,7 @@ Shapes: B batch, H heads, T positions, K head dimension, C cells along an axis, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ from torch.nn.functional import pad
 
 from core.attentions import softmax_pattern, uniform_pattern
 from core.corpus import Batch
-from core.look import HeadLook, Look, block
+from core.drift import over
+from core.look import NOTHING, Found, HeadLook, Look, block
 from core.model import Output, Stack, build
 from core.passes import dropout_draws
 from core.sites import Heads
@@ -30,13 +31,6 @@ from core.tables import fetch
 
 PIECE = 1 << 20
 """Scores held at a time."""
-
-NOTHING = -1.0
-"""Stands where there is no weight."""
-
-
-Found = Mapping[str, NDArray[np.floating]]
-"""What a taker found, by name: arrays whose meaning its docstring says."""
 
 
 class Taker:
@@ -79,6 +73,17 @@ def streams(stack: Stack, data: Batch, step: int) -> tuple[list[Tensor], Output]
         for handle in handles:
             handle.remove()
     return found, output
+
+
+def rms(x: Tensor, real: Tensor | None = None) -> float:
+    """Return the RMS of x (B, T, D) over its real (B, T) tokens, of all without a mask; in float64 inside."""
+    return float((x if real is None else x[real]).double().square().mean().sqrt())
+
+
+def moved(x: Tensor, reference: Tensor, real: Tensor | None = None) -> float:
+    """Return RMS(x − reference)/RMS(reference) over real (B, T) tokens: 0 where nothing has moved, ∞ away from 0."""
+    change = rms(x.double() - reference.double(), real)
+    return over(change, rms(reference, real)) if change else 0.0
 
 
 def _wide(x: Tensor) -> Tensor:

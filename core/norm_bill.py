@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.cost import BYTES
 from core.experiment import Experiment
 from core.look import DIRECTIONS, MEASURED, WAYS
 from core.plan import plan
@@ -20,8 +21,6 @@ from core.tables import NORMS
 
 Costs = Mapping[str, NDArray[np.floating]]
 """What a look at norms' costs found: ``seconds``, ``bytes`` and ``kernels`` by norm, way and direction."""
-
-ENTRY_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 TOKEN_FIELDS = frozenset({
     "model.d_model", "model.norm_eps", "model.norm_affine", "model.norm_cast", "model.norm_groups", "model.bn_momentum",
@@ -81,7 +80,7 @@ def passes(costed: Experiment, costs: Costs) -> NDArray[np.floating]:
     `costed`: the experiment that the costs were measured in.
     """
     entries = costed.input.batch * costed.input.seq_len * costed.model.d_model
-    found: NDArray[np.floating] = costs["bytes"] / (entries * ENTRY_BYTES[costed.protocol.dtype])
+    found: NDArray[np.floating] = costs["bytes"] / (entries * BYTES[costed.protocol.dtype])
     return found
 
 

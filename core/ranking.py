@@ -92,11 +92,14 @@ def ranked(rows: Sequence[Row], by: str) -> list[Row]:
 
 
 def findings(rows: Sequence[Row]) -> list[Finding]:
-    """Return what each criterion that two candidates have says of them, in the order of CRITERIA."""
+    """Return what each criterion that two candidates have says of them, in the order of CRITERIA.
+
+    Nothing where even the best of them is as bad as can be, as where no number is finite.
+    """
     found = []
     for name, criterion in CRITERIA.items():
         known = ranked([row for row in rows if name in row.values], name)
-        if len(known) < 2:
+        if len(known) < 2 or math.isinf(criterion.worse(known[0].values[name])):
             continue
         best, worst = known[0], known[-1]
         apart = criterion.apart(best.values[name], worst.values[name])

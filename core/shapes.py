@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from core import rules
 from core.experiment import Experiment
+from core.formats import FORMATS
 from core.plan import plan
 from core.tables import NORMS
 from core.vocabulary import SITES
@@ -17,11 +18,10 @@ from core.vocabulary import SITES
 Shape = tuple[tuple[str, int], ...]
 """Named sizes, outermost first; empty for a single number."""
 
-LARGEST: dict[str, float] = {"float16": 65504.0, "bfloat16": (2 - 2**-7) * 2.0**127, "float32": (2 - 2**-23) * 2.0**127,
-                             "float64": (2 - 2**-52) * 2.0**1023}
+LARGEST: dict[str, float] = {name: one.largest for name, one in FORMATS.items()}
 """The largest finite number of each dtype."""
 
-LEAST: dict[str, float] = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}
+LEAST: dict[str, float] = {name: one.least for name, one in FORMATS.items()}
 """The least positive number of each dtype; what is not above half of it is rounded to 0."""
 
 

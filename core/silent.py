@@ -106,7 +106,7 @@ def judge(trace: Trace, experiment: Experiment, step: int = -1) -> Verdict:
 
     silent_zero, silent_part, silent_off: its state, an alarm; silent_loud: none is silent, but values are not finite;
     silent_kept: every judged norm keeps its promise; silent_nothing: none could be judged. `count`: so many are silent,
-    `of`: of so many judged.
+    `total`: of so many judged.
     """
     found = findings(trace, experiment, step)
     counts = Counter(one.state for one in found)

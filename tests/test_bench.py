@@ -21,6 +21,7 @@ from core.norms import NoNorm
 from core.ranking import BY_ALARMS, CRITERIA, Row, findings, ranked
 from core.tables import INITS, NORMS, PLACEMENTS, load
 from core.train import train
+from pages.ui import bench as page
 from pages.ui import charts, theme
 from pages.ui.places import NORM_BENCH
 from pages.ui.text import LANGUAGES, Words
@@ -68,6 +69,16 @@ def test_combinations_are_all_there_the_last_axis_fastest_and_each_experiment_on
         ("layernorm", "pre", "xavier", "plain"), ("layernorm", "pre", "xavier", "rezero"),
         ("layernorm", "post", "xavier", "plain"), ("layernorm", "post", "xavier", "rezero"),
         ("none", "pre", "xavier", "plain"), ("none", "pre", "xavier", "rezero")]
+
+
+@pytest.mark.parametrize(("changes", "axes"), [
+    ({"model.layer_norms": {0: "layernorm"}}, {"norms": ("none", "layernorm")}),
+    ({}, {"norms": ("none", "layernorm"), "scalings": ("inv_sqrt_layer",)}),
+    ({}, {"norms": ("none",)}),
+], ids=str)
+def test_every_candidate_has_a_name_of_its_own(changes, axes):
+    found = candidates(BASE.with_values(changes), ONE | {"placements": ("pre", "post")} | axes)
+    assert list(page.named(found, Words("en")).values()) == found
 
 
 def test_what_does_not_go_together_is_a_candidate_with_a_reason():
@@ -175,6 +186,11 @@ def test_a_difference_counts_beyond_its_threshold_and_what_is_not_finite_is_the_
     assert found.code == code
     if not all(map(math.isfinite, numbers)):
         assert not math.isfinite(found.worst.values[criterion])
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_nothing_is_said_where_no_number_is_finite(criterion):
+    assert findings([Row(name, {criterion: value}) for name, value in (("a", math.nan), ("b", math.inf))]) == []
 
 
 @cache

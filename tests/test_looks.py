@@ -14,6 +14,7 @@ from core.look import (
     DIRECTIONS,
     LOOKS,
     MEASURED,
+    NOTHING,
     WAYS,
     CompanionShift,
     EvaluationGap,
@@ -23,7 +24,7 @@ from core.look import (
     SampleLeak,
     TokenLeak,
 )
-from core.looking import NOTHING
+from core.looking import moved, rms
 from core.model import build
 from core.norms import NormSettings
 from core.tables import NORMS, load
@@ -155,6 +156,19 @@ def test_evaluation_is_training_without_batchnorm(norm):
     seen = found(EvaluationGap(), {"model.norm": norm})
     assert (seen["gap"] == 0).all() and seen["loss"][0] == seen["loss"][1]
     assert np.isnan(seen["mean_error"]).all() and np.isnan(seen["variance_ratio"]).all()
+
+
+@pytest.mark.parametrize("look", [EvaluationGap(), CompanionShift(), PaddingShift()], ids=lambda look: look.code)
+def test_a_stream_of_zeros_does_not_move(look):
+    seen = found(look, {"model.norm": "batchnorm", "model.residual": False, "model.branch_scale": 0.0})
+    assert (seen["gap" if isinstance(look, EvaluationGap) else "streams"] == 0).all()
+
+
+def test_sizes_whose_squares_float32_does_not_hold_are_sizes_all_the_same():
+    large = torch.full((2, 3, 4), 1e30)
+    assert rms(large) == pytest.approx(1e30) and rms(large / 1e60) == pytest.approx(1e-30)
+    assert moved(2 * large, large) == pytest.approx(1) and moved(large, 0 * large) == math.inf
+    assert moved(large, large) == 0 and moved(0 * large, 0 * large) == 0
 
 
 def test_the_gap_of_batchnorm_is_that_of_two_passes_of_ones_own():

@@ -39,7 +39,7 @@ def test_a_cold_link_gives_the_headroom_of_the_engine_and_says_what_the_float16_
     expect(visit.page.get_by_text(EN("precision.met", place=place, kind="Inf", direction=EN(
         "precision.in_forward")))).to_be_visible()
     expect(visit.page.get_by_text(EN("pairing.same_weights")).first).to_be_visible()
-    assert visit.page.get_by_test_id("stSidebar").get_by_text(EN("precision.fixed_headroom")).count() == 1
+    assert visit.page.get_by_test_id("stSidebar").get_by_text(EN("precision.fixed_formats")).count() == 1
 
 
 def test_between_views_with_and_without_a_model_the_base_and_the_numbers_are_kept(visit):

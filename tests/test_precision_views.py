@@ -94,7 +94,7 @@ def test_every_view_is_in_the_link_with_its_controls_and_its_words():
         assert set(one.asks) <= PRECISION.shown.keys()
         for lang in LANGUAGES:
             assert Words(lang)(f"precision_view.{name}") and Words(lang)(f"precision_view_help.{name}")
-            assert name in LABS or Words(lang)(f"precision.fixed_{name}")
+            assert name in LABS or Words(lang)(f"precision.fixed_{one.fixed}")
 
 
 @pytest.mark.parametrize("view", RUNS)

@@ -65,12 +65,12 @@ def asked(base: Experiment) -> list[Candidate]:
 
 def found(wanted: Sequence[Candidate], shown: Mapping[str, str], t: Words) -> Bench:
     """Measure the candidates, and train them where that was asked for; say what stands in the way."""
-    named = {_name(one, wanted, t): one for one in wanted}
-    for name, one in named.items():
+    found = named(wanted, t)
+    for name, one in found.items():
         if one.cell.refused is not None:
             st.warning(t("link.variant", value=escaped(name), reason=explain.refused(one.cell.refused, t)),
                        icon=":material/block:")
-    there = {name: one for name, one in named.items() if one.cell.experiment is not None}
+    there = {name: one for name, one in found.items() if one.cell.experiment is not None}
     variants = [Variant(one.cell.values, one.cell.experiment, name) for name, one in there.items()
                 if one.cell.experiment is not None]
     if not variants:
@@ -79,16 +79,17 @@ def found(wanted: Sequence[Candidate], shown: Mapping[str, str], t: Words) -> Be
     after = int(shown["after"])
     states = _trainings(there, after, t) if after else {}
     losses = {name: one.value for name, one in states.items() if one.value is not None}
-    if shown["when"] == "end":
+    if after and shown["when"] == "end":
         measured = tuple(_at_end(one, states[one.name]) for one in measured if one.name in losses)
-    return Bench({name: one for name, one in there.items()}, measured, losses, after=after)
+    return Bench(there, measured, losses, after=after)
 
 
-def _name(one: Candidate, among: Sequence[Candidate], t: Words) -> str:
-    """Name a candidate by its names on the axes where not all are alike; no norm has no placement."""
-    differing = [axis for axis in AXES if len({other.names[axis] for other in among}) > 1] or ["norms"]
-    return " · ".join(spoken(axis, one.names[axis], t) for axis in differing
-                      if axis != "placements" or one.names["norms"] != "none" or differing == ["placements"])
+def named(wanted: Sequence[Candidate], t: Words) -> dict[str, Candidate]:
+    """Return the candidates by their names on the axes where not all are alike; a stack of no norm has no placement.
+    """
+    differing = [axis for axis in AXES if len({one.names[axis] for one in wanted}) > 1] or ["norms"]
+    return {" · ".join(spoken(axis, one.names[axis], t) for axis in differing
+                       if axis != "placements" or one.placed or differing == ["placements"]): one for one in wanted}
 
 
 def _trainings(wanted: Mapping[str, Candidate], steps: int, t: Words) -> dict[str, State]:

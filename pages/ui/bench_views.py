@@ -22,7 +22,7 @@ from pages.ui.views.depth import Shown
 
 
 @dataclass(frozen=True)
-class Look:
+class BenchView:
     """One view. `make`: its pictures; `asks`: the controls that change them; `costs`: it shows what norms cost;
     `say`: draws what is said beside the pictures, above them.
     """
@@ -47,11 +47,12 @@ def _costs(found: Bench, _shown: Shown, t: Words) -> None:
         st.caption(explain.protocol(found.costed.experiment, found.costed.run.provenance, t))
 
 
-VIEWS: dict[str, Look] = {
-    "overlay": Look(bench.overlay, ("scale", "after", "when")),
-    "multiples": Look(bench.multiples, ("number", "scale", "after", "when")),
-    "ranking": Look(lambda found, _shown, t: [_numbers(found, t)], ("by", "after", "when"), costs=True, say=_ranking),
-    "costs": Look(bench.costs, ("way",), costs=True, say=_costs),
+VIEWS: dict[str, BenchView] = {
+    "overlay": BenchView(bench.overlay, ("scale", "after", "when")),
+    "multiples": BenchView(bench.multiples, ("number", "scale", "after", "when")),
+    "ranking": BenchView(lambda found, _shown, t: [_numbers(found, t)], ("by", "after", "when"), costs=True,
+                         say=_ranking),
+    "costs": BenchView(bench.costs, ("way",), costs=True, say=_costs),
 }
 
 
@@ -62,7 +63,7 @@ def _numbers(found: Bench, t: Words) -> Picture:
                    lambda: ranking.columns(found, t))
 
 
-def draw(looked: Look, found: Bench, shown: Shown, t: Words) -> None:
+def draw(looked: BenchView, found: Bench, shown: Shown, t: Words) -> None:
     """Draw a view of what was found; of nothing, nothing: what stands in the way is said already."""
     if not found.measured:
         return

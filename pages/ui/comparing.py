@@ -49,8 +49,8 @@ def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
     with st.sidebar:
         desk.base()
         changes = desk.variants() if place.most else desk.view.variants
-        if looked.variants:
-            st.caption(t(f"{place.name}.fixed_{st.session_state['view']}"))
+        if looked.fixed:
+            st.caption(t(f"{place.name}.fixed_{looked.fixed}"))
     at_hand = looked.at_hand or place.at_hand
     desk.at_hand(at_hand)
     asked, chart, settings = st.container(), st.container(), desk.settings(at_hand)

@@ -46,8 +46,9 @@ def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:
         if state[name] != LAST and int(state[name]) >= _depth(variants) - 1:
             state[name] = LAST
     for name, count in _COUNTS.items():
-        if name in place.shown:
-            state[name] = str(min(int(state[name]), count(variants) - 1))
+        if name in place.shown and int(asked := state[name]) >= count(variants):
+            state[name] = str(count(variants) - 1)
+            st.warning(t(f"link.form_{name}", value=asked, used=state[name]), icon=":material/link_off:")
     if "at" in place.shown and state["at"] != ENDS:
         _fit_layers(max(one.experiment.model.n_layers for one in variants), t)
 
@@ -154,6 +155,12 @@ def _position(name: str, place: Place, variants: Sequence[Variant], t: Words) ->
         _counted(name, place, variants, t)
 
 
+def _when(name: str, place: Place, variants: Sequence[Variant], t: Words) -> None:
+    """Draw which end of a training is looked at, where there is one."""
+    if st.session_state["after"] != "0":
+        _switch(name, place, variants, t)
+
+
 def _number(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
     st.segmented_control(t(f"drift.{name}"), list(place.shown[name]), key=name, required=True)
 
@@ -238,10 +245,10 @@ def _take_value(allowed: Collection[str]) -> None:
 
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
-    **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "when", "way", "exchange", "tokens"), _switch),
+    **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "way", "exchange", "tokens"), _switch),
     **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "depth": _layer, "at": _at,
     **dict.fromkeys(("format", "arithmetic", "root", "narrow"), _pick), "value": _value,
     **dict.fromkeys(("ratio", "sigma", "entries", "draw", "bits", "fraction", "quantum", "gamma"), _slide),
-    "position": _position, "share": _percent, "steps": _number,
+    "position": _position, "when": _when, "share": _percent, "steps": _number,
 }
 """Name in a place's `shown` → its control."""

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from pages.ui import theme
-from pages.ui.charts import marks
-from pages.ui.charts.grids import column_axis, row_axis
 from pages.ui.charts.marks import Frame, Text
-from pages.ui.charts.states import GREY, HEALTHY, Look, States, fills, signs
+from pages.ui.charts.states import GREY, HEALTHY, Look, States, figure
 
 SMALL_COLOR, ALIKE_COLOR = theme.NORM_COLORS["layernorm"], theme.NORM_COLORS["batchnorm"]
 
@@ -40,14 +38,7 @@ class Heads:
 def causes(table: Heads, frame: Frame, t: Text) -> go.Figure:
     """Draw the cells; the words of a cause are ``cause.*``."""
     words = {cause: t(f"cause.{cause}") for cause in LOOKS}
-    counts = {cause: sum(row.count(cause) for row in map(list, table.names)) for cause in LOOKS}
     hovers = [[f"<b>{words[cause]}</b><br>{says}" for cause, says in zip(*row, strict=True)]
               for row in zip(table.names, table.says, strict=True)]
     drawn = States(table.layers, [str(head) for head in range(len(table.names))], table.names, hovers, LOOKS)
-    said = " · ".join(f"{words[cause]}: {count}" for cause, count in counts.items() if count)
-    figure = go.Figure([fills(drawn, f"{frame.x_title} %{{x}} · {frame.y_title} %{{y}}"), *signs(drawn, words, {})],
-                       marks.layout(frame, said))
-    figure.update_layout(xaxis=column_axis(drawn.columns, frame), yaxis=row_axis(drawn.rows, frame),
-                         legend={"itemclick": False, "itemdoubleclick": False,
-                                 "itemsizing": "trace" if drawn.roomy else "constant"})
-    return figure
+    return figure(drawn, words, f"{frame.x_title} %{{x}} · {frame.y_title} %{{y}}", frame)

@@ -12,9 +12,8 @@ import plotly.graph_objects as go
 
 from pages.ui import theme
 from pages.ui.charts import marks
-from pages.ui.charts.grids import column_axis, row_axis
 from pages.ui.charts.marks import Frame, Text
-from pages.ui.charts.states import CLEAR, GREY, HEALTHY, Look, States, fills, signs
+from pages.ui.charts.states import CLEAR, GREY, HEALTHY, Look, States, figure
 
 LOOKS: dict[str, Look] = {
     "kept": HEALTHY,
@@ -42,12 +41,5 @@ class Norms:
 def promises(table: Norms, frame: Frame, t: Text) -> go.Figure:
     """Draw the cells; the words of a state are ``promise.*``."""
     words = {state: t(f"promise.{state}") for state in LOOKS}
-    counts = {state: sum(list(row).count(state) for row in table.names) for state in LOOKS}
     drawn = States(table.columns, [marks.literal(row) for row in table.rows], table.names, table.says, LOOKS)
-    said = " · ".join(f"{words[state]}: {count}" for state, count in counts.items() if count)
-    figure = go.Figure([fills(drawn, f"{frame.x_title} %{{x}}<br>%{{y}}"), *signs(drawn, words, {})],
-                       marks.layout(frame, said))
-    figure.update_layout(xaxis=column_axis(drawn.columns, frame), yaxis=row_axis(drawn.rows, frame),
-                         legend={"itemclick": False, "itemdoubleclick": False,
-                                 "itemsizing": "trace" if drawn.roomy else "constant"})
-    return figure
+    return figure(drawn, words, f"{frame.x_title} %{{x}}<br>%{{y}}", frame)

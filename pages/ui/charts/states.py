@@ -12,6 +12,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from pages.ui import theme
+from pages.ui.charts import marks
+from pages.ui.charts.grids import column_axis, row_axis
+from pages.ui.charts.marks import Frame
 
 QUIET, GREY, LIGHT, CLEAR = "rgba(125,135,148,0.20)", "rgba(125,135,148,0.75)", "#ffffff", "rgba(0,0,0,0)"
 
@@ -79,6 +82,16 @@ def signs(table: States, words: Mapping[str, str], turned: Mapping[str, str]) ->
                 name=words[state], hoverinfo="skip", cliponaxis=False,
                 marker={"symbol": turned.get(look.symbol, look.symbol), "color": look.color, "size": size,
                         "line": {"width": edge, "color": look.rim}})
+
+
+def figure(table: States, words: Mapping[str, str], where: str, frame: Frame) -> go.Figure:
+    """Return the cells with their signs, and how many there are of each state below the title."""
+    counts = {state: sum(list(row).count(state) for row in table.names) for state in table.looks}
+    said = " · ".join(f"{words[state]}: {count}" for state, count in counts.items() if count)
+    made = go.Figure([fills(table, where), *signs(table, words, {})], marks.layout(frame, said))
+    return made.update_layout(xaxis=column_axis(table.columns, frame), yaxis=row_axis(table.rows, frame),
+                              legend={"itemclick": False, "itemdoubleclick": False,
+                                      "itemsizing": "trace" if table.roomy else "constant"})
 
 
 HEALTHY = Look(QUIET, "square", QUIET, theme.OTHER_COLOR, signed=False)

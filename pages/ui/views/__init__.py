@@ -46,6 +46,14 @@ Draw = Callable[[Sequence[Measured], Words], None]
 Take = Callable[[Sequence[Variant], Mapping[str, str], Words, str], Stage]
 """From variants, what is shown, words and the name of the page to what was measured."""
 
+FIXED: Mapping[str, tuple[Changes, ...]] = {
+    "formats": tuple({"protocol.dtype": name} for name in HALVES),
+    "norms": tuple({"protocol.dtype": name, "model.norm_dtype": dtype, "model.norm_cast": cast} for name in HALVES
+                   for dtype, cast in (("float32", "after"), ("compute", "after"), ("float32", "before"))),
+}
+"""What a base is compared with whatever the visitor chose, by name: the narrow formats; and each of them with a norm in
+float32, a naive one, and one that is cast before γ. Its words are ``<page>.fixed_<name>``."""
+
 
 @dataclass(frozen=True)
 class Viewpoint:
@@ -53,8 +61,8 @@ class Viewpoint:
 
     `judge`: its judgements on one variant, the first `spoken` said in the open; `single`: all of it is about
     the one variant that is looked at; `report`, `more`: draw what stands above, and below, the pictures and is none;
-    `closer`: says which head of that variant is looked at closer; `variants`: what the base is compared with whatever
-    the visitor chose; `take`: measures the variants where a probe of each is not what is wanted; `at_hand`: fields of
+    `closer`: says which head of that variant is looked at closer; `fixed`: a name in FIXED, where that is what the base
+    is compared with; `take`: measures the variants where a probe of each is not what is wanted; `at_hand`: fields of
     the base above the charts, in place of those of the page.
     """
 
@@ -66,9 +74,14 @@ class Viewpoint:
     report: Draw | None = None
     more: Draw | None = None
     closer: Callable[[Experiment, Mapping[str, str]], Look | None] | None = None
-    variants: tuple[Changes, ...] = ()
+    fixed: str = ""
     take: Take | None = None
     at_hand: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Changes, ...]:
+        """What the base is compared with whatever the visitor chose; empty where that is the visitor's choice."""
+        return FIXED.get(self.fixed, ())
 
 
 @dataclass(frozen=True)
@@ -115,21 +128,13 @@ ENTROPY_VIEWS: dict[str, Viewpoint] = {
 }
 """Those of the entropy page."""
 
-FORMATS: tuple[Changes, ...] = tuple({"protocol.dtype": name} for name in HALVES)
-"""The narrow formats, beside the base in float32."""
-
-NORMS: tuple[Changes, ...] = tuple(
-    {"protocol.dtype": name, "model.norm_dtype": dtype, "model.norm_cast": cast}
-    for name in HALVES for dtype, cast in (("float32", "after"), ("compute", "after"), ("float32", "before")))
-"""Each narrow format with a norm in float32, a naive one, and one that is cast before γ."""
-
 PRECISION_VIEWS: dict[str, Viewpoint | Lab] = {
     "headroom": Viewpoint(headroom.headroom, headroom.judge, ("format", "who"), spoken=2, report=headroom.report,
-                          variants=FORMATS),
-    "underflow": Viewpoint(underflow.underflow, underflow.judge, ("of", "who"), spoken=2, variants=FORMATS),
-    "silent": Viewpoint(silent.silent, silent.judge, report=silent.report, variants=NORMS),
+                          fixed="formats"),
+    "underflow": Viewpoint(underflow.underflow, underflow.judge, ("of", "who"), spoken=2, fixed="formats"),
+    "silent": Viewpoint(silent.silent, silent.judge, report=silent.report, fixed="norms"),
     "difference": Viewpoint(format_gap.difference, format_gap.judge, ("stat", "site", "of"),
-                            report=format_gap.report, variants=FORMATS),
+                            report=format_gap.report, fixed="formats"),
     "variance": Lab(variance.variance, ("arithmetic", "ratio", "sigma", "entries", "draw")),
     "integer": Lab(integer.integer, ("bits", "quantum", "root", "fraction", "entries", "draw")),
     "casts": Lab(casts.casts, ("narrow", "gamma", "entries", "draw")),

@@ -14,7 +14,6 @@ import numpy as np
 from core.bench import AXES, Candidate
 from core.look import DIRECTIONS, MEASURED, WAYS
 from core.norm_bill import Costs, is_fused, microseconds, passes, ratios
-from core.tables import NORMS
 from core.vocabulary import STREAM
 from pages.ui import charts, explain, theme
 from pages.ui.cache import Measured
@@ -115,8 +114,7 @@ def _facets(bench: Bench, t: Words) -> dict[str, list[str]]:
 
 def _belongs(one: Candidate, facet: Mapping[str, str]) -> bool:
     """Say whether a candidate stands in a facet of these names; without a norm there is no placement."""
-    anywhere = NORMS[one.names["norms"]].absent
-    return all(one.names[axis] == name or (anywhere and axis == "placements") for axis, name in facet.items())
+    return all(one.names[axis] == name or (axis == "placements" and not one.placed) for axis, name in facet.items())
 
 
 def spoken(axis: str, name: str, t: Words) -> str:

@@ -15,11 +15,10 @@ from core.batch_verdicts import over_steps
 from core.trace import F64
 from pages.ui import charts
 from pages.ui.cache import Measured
-from pages.ui.picture import Columns, Picture, Subject
+from pages.ui.picture import Picture, Subject
 from pages.ui.shown import layers_of
 from pages.ui.text import Words
-from pages.ui.views import depth, zero
-from pages.ui.views.courses import loss_scale
+from pages.ui.views import courses, depth, zero
 from pages.ui.views.depth import LEGEND_PX, Shown, legend_rows
 
 SMALL_PX, LARGE_PX = 380, 430
@@ -27,7 +26,6 @@ START_DASH = "4px,4px"
 
 RUNNING = ("mean_error", "variance_ratio")
 """What is said of the running statistics, as `core.evaluation.Gap` names it."""
-
 
 MODES = (("train", "solid"), ("eval", "12px,6px"), ("both", "solid"))
 """Modes of a loss, and how its line is drawn; the last where the two are the same at every step."""
@@ -83,7 +81,8 @@ def _over_steps(measured: Sequence[Measured], name: str, shown: Shown, t: Words)
         draw = partial(zero.drawn, draw, [one.values for one in found])
     figure = draw(frame, t) if found else None
     said = depth.said_once(remarks, t) if name != RUNNING[-1] or figure is None else ()  # said at the picture above
-    return Picture(f"{name}_steps", figure, title, Subject(extra=(name,)), partial(_columns, found, t), SMALL_PX, said)
+    return Picture(f"{name}_steps", figure, title, Subject(extra=(name,)), partial(courses.table, found, t), SMALL_PX,
+                   said)
 
 
 def _losses(measured: Sequence[Measured], t: Words) -> Picture:
@@ -99,15 +98,7 @@ def _losses(measured: Sequence[Measured], t: Words) -> Picture:
                                        replace(styles[one.name], dash=dash), key=f"{one.variant.key}{mode}"))
     title = t("batchnorm.loss_title")
     frame = charts.Frame(title=title, statistic="loss", y_title=t("extra.loss"), x_title=t("chart.step"),
-                         y_scale=loss_scale(found), unit=t("axis.nats"))
+                         y_scale=courses.loss_scale(found), unit=t("axis.nats"))
     rows = legend_rows([one.name for one in found])
     return Picture("gap_loss", charts.steps(found, frame, t), title, Subject(extra=("loss",)),
-                   partial(_columns, found, t), SMALL_PX + LEGEND_PX * (rows - 1))
-
-
-def _columns(found: Sequence[charts.Course], t: Words) -> Columns:
-    """Return a row a step, a column a line."""
-    steps = sorted({int(step) for one in found for step in one.steps})
-    known = {" · ".join(part for part in (one.name, one.layer) if part): dict(
-        zip(one.steps.tolist(), one.values.tolist(), strict=True)) for one in found}
-    return {t("chart.step"): steps} | {name: [column.get(step) for step in steps] for name, column in known.items()}
+                   partial(courses.table, found, t), SMALL_PX + LEGEND_PX * (rows - 1))

@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from core.leak_verdicts import NOBODY, forbidden, relative
-from core.look import Look, SampleLeak, TokenLeak, block
+from core.leak_verdicts import forbidden, relative
+from core.look import NOTHING, Look, SampleLeak, TokenLeak, block
 from core.trace import F64
 from pages.ui import charts, lab, theme
 from pages.ui.cache import Measured
@@ -88,7 +88,7 @@ def _map(one: Measured, look: Look, shape: tuple[int, int], t: Words) -> Leak:
     """Return a variant's map in `shape` cells; those that it does not have do not exist."""
     own, reach = _spans(one, look)
     changes = found(one)["map"]
-    values = np.full(shape, NOBODY)
+    values = np.full(shape, NOTHING)
     values[:changes.shape[0], :changes.shape[1]] = changes
     whose = np.full(shape, "others", object)
     whose[own.row] = "earlier"
@@ -96,7 +96,7 @@ def _map(one: Measured, look: Look, shape: tuple[int, int], t: Words) -> Leak:
         whose[reach.row, reach.first:reach.last + 1] = "later" if one.experiment.model.causal else "same"
     whose[own.row, own.first:own.last + 1] = "own"
     outside = (whose == "others") | (whose == "earlier")
-    exists = values != NOBODY
+    exists = values != NOTHING
     texts = [[t(f"batchnorm.group_{name}") for name in row] for row in whose]
     return Leak(one.name, values, exists, exists & outside & ~(values == 0), texts)
 
@@ -120,7 +120,7 @@ def _over_depth(measured: Sequence[Measured], look: Look, group: str, t: Words) 
     for one in measured:
         values = relative(found(one), group)
         allowed = group not in forbidden(one.experiment, look)
-        nobody = bool((found(one)[group] == NOBODY).all())
+        nobody = bool((found(one)[group] == NOTHING).all())
         remarks[one.name] = t("batchnorm.allowed") if allowed else t("batchnorm.nobody") if nobody else ""
         lines[one.name] = None if remarks[one.name] else charts.Series(
             one.name, np.arange(len(values)), values, theme.NEUTRAL, "resid_post", one.variant.key)

@@ -15,7 +15,7 @@ from pages.ui import link
 from pages.ui.cache import Measured
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
-from pages.ui.places import DRIFT, LIVE
+from pages.ui.places import DRIFT, LIVE, Place
 from pages.ui.text import Words
 
 PAGES = Path(__file__).resolve().parents[2]
@@ -27,16 +27,21 @@ SWITCHES: tuple[Mapping[str, Any], ...] = (
 
 def training(measured: Sequence[Measured], preset: str, **shown: str) -> dict[str, str]:
     """Return the query of the live page with the same base and variants. `preset`: what the base was chosen from."""
-    base, *others = [one.experiment.with_values(LIVE.starts) for one in measured]
-    changes = tuple(other.differences(base) for other in others[:LIVE.most])
-    return link.write(View(preset, base, changes, {**LIVE.defaults, **shown}), LIVE)
+    return _compared(measured, preset, LIVE, LIVE.starts, shown)
 
 
 def probe(measured: Sequence[Measured], preset: str) -> dict[str, str]:
     """Return the query of the drift page with the same base and variants at initialization."""
-    base, *others = [one.experiment.with_values({"protocol.steps": 0, "protocol.record_every": 1}) for one in measured]
-    changes = tuple(other.differences(base) for other in others[:DRIFT.most])
-    return link.write(View(preset, base, changes, {**DRIFT.defaults, "view": "profile"}), DRIFT)
+    untrained = {"protocol.steps": 0, "protocol.record_every": 1}
+    return _compared(measured, preset, DRIFT, untrained, {"view": "profile"})
+
+
+def _compared(measured: Sequence[Measured], preset: str, place: Place, changes: Mapping[str, Any],
+              shown: Mapping[str, str]) -> dict[str, str]:
+    """Return the query of a page with these variants, each with `changes`, as far as there is room for them."""
+    base, *others = [one.experiment.with_values(changes) for one in measured]
+    compared = tuple(other.differences(base) for other in others[:place.most])
+    return link.write(View(preset, base, compared, {**place.defaults, **shown}), place)
 
 
 def switches(measured: Sequence[Measured], preset: str) -> dict[str, str]:
