@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from probes import probed
 
 from core import ranking
-from core.bench import AXES, FIELDS, MOST, SCALINGS, candidates, chosen, trained
+from core.bench import AXES, FIELDS, MOST, SCALINGS, candidates, chosen, idle, trained
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.look import DIRECTIONS, MEASURED, WAYS, NormCosts
@@ -19,7 +19,7 @@ from core.model import build
 from core.norm_bill import bill, calls, is_fused, microseconds, passes, ratios, setting
 from core.norms import NoNorm
 from core.ranking import BY_ALARMS, CRITERIA, Row, findings, ranked
-from core.tables import INITS, NORMS, PLACEMENTS, load
+from core.tables import FAMILIES, INITS, NORMS, PLACEMENTS, load
 from core.train import train
 from pages.ui import charts, theme
 from pages.ui.places import NORM_BENCH
@@ -74,6 +74,23 @@ def test_what_does_not_go_together_is_a_candidate_with_a_reason():
     found = named(placements=("pre", "post"), scalings=("inv_sqrt_layer",))
     assert [one.cell.experiment is None for one in found] == [False, True]
     assert "needs pre or sandwich" in str(found[1].cell.refused)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_axis_is_idle_where_all_its_names_are_one_experiment_and_nowhere_else(family):
+    base = BASE.with_values({"model.family": family})
+    for axis, known in AXES.items():
+        fitting = [one.cell.experiment for name in known for one in candidates(base, ONE | {axis: (name,)})]
+        distinct = {one.canonical_json() for one in fitting if one is not None}
+        assert (axis in idle(family)) == (len(distinct) == 1)
+
+
+def test_an_idle_axis_multiplies_neither_candidates_nor_refusals():
+    found = candidates(BASE.with_values({"model.family": "lstm"}),
+                       ONE | {"norms": ("layernorm", "batchnorm"), "placements": tuple(PLACEMENTS),
+                              "scalings": tuple(SCALINGS)})
+    assert [(one.names["norms"], one.cell.refused is None) for one in found] == [("layernorm", True),
+                                                                                ("batchnorm", False)]
 
 
 def test_too_many_combinations_and_an_empty_axis_are_refused():

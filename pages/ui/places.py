@@ -54,9 +54,9 @@ class Place:
     """One page.
 
     `shown`: query parameter of what is shown → its values, `defaults` the one that is left out; `starts`: how a base
-    differs from the preset of its name, in what that leaves as by default; `withheld`: fields that cannot be changed
-    there; `at_hand`: fields of the base that stand above the charts, not among all settings; `most`: so many variants;
-    `norms`: with the others of these a preset is compared by default.
+    differs from the preset of its name, in what that leaves as by default or is withheld; `withheld`: fields that
+    cannot be changed there; `at_hand`: fields of the base that stand above the charts, not among all settings; `most`:
+    so many variants; `norms`: with the others of these a preset is compared by default.
     """
 
     name: str
@@ -74,8 +74,11 @@ class Place:
         return tuple(self.shown["view"])
 
     def origin(self, name: str) -> Experiment:
-        """Return the experiment that the preset called `name` stands for on this page."""
-        own = preset(name).differences()
+        """Return the experiment that the preset called `name` stands for on this page.
+
+        What is withheld stands as the page starts it, even where the preset says another.
+        """
+        own = preset(name).differences().keys() - self.withheld
         return preset(name).with_values({path: value for path, value in self.starts.items() if path not in own})
 
 
