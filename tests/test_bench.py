@@ -255,6 +255,16 @@ def test_the_ranking_is_a_table_with_every_candidate_and_its_numbers(by, lang):
     assert ranking_view.columns(found, t).keys() >= {*CRITERIA, "entropy_norm"}
 
 
+def test_a_stack_without_attention_has_no_entropy_in_the_ranking_and_no_number_that_is_not_one():
+    found = candidates(BASE.with_values({"model.family": "gru"}), ONE | {"norms": ("layernorm", "none")})
+    probes = tuple(probed(one.names["norms"], {}, one.cell.experiment.differences(Experiment())) for one in found)
+    stacks = Bench({one.names["norms"]: one for one in found}, probes)
+    t = Words("en")
+    said = ranking_view.table(stacks, BY_ALARMS, t)
+    assert t("bench.column_entropy_norm") not in said and "NaN" not in said
+    assert "entropy_norm" not in ranking_view.columns(stacks, t)
+
+
 def test_a_number_that_is_not_finite_is_no_bar_and_a_norm_of_ones_own_is_called_by_its_code():
     drawn = charts.groups(["a", "b (c)"], [charts.Member("m", np.array([np.nan, 2.0]))], charts.Frame("T", "s", "y"),
                           Words("en"))
