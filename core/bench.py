@@ -12,6 +12,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from core import rules
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.rules import layer_norms
@@ -70,21 +71,30 @@ def chosen(text: str, axis: str) -> tuple[str, ...]:
     return named if all(name in AXES[axis] for name in named) else ()
 
 
+def idle(family: str) -> frozenset[str]:
+    """Return the axes that change nothing in a stack of this family."""
+    unused = rules.without_effect(family)
+    return frozenset(axis for axis, known in AXES.items()
+                     if all(changes.keys() <= unused for changes in known.values()))
+
+
 def candidates(base: Experiment, names: Mapping[str, Sequence[str]]) -> list[Candidate]:
     """Return all combinations of `base`, the last axis changing fastest, each experiment once.
 
-    `names`: axis → the names to combine. What stands for the same experiment, such as every placement of no norm, is
-    one candidate, called by the first of its names.
+    `names`: axis → the names to combine; of an idle axis only the first. What stands for the same experiment, such as
+    every placement of no norm, is one candidate, called by the first of its names.
     Errors: ExperimentError for an axis without a name, and for more than MOST combinations.
     """
     for axis, known in AXES.items():
         if not names[axis]:
             raise ExperimentError(f"{axis} has no name; allowed: {', '.join(known)}", "bench_empty", axis=axis)
-    if (count := prod(len(names[axis]) for axis in AXES)) > MOST:
+    resting = idle(base.model.family)
+    combining = [names[axis][:1] if axis in resting else names[axis] for axis in AXES]
+    if (count := prod(map(len, combining))) > MOST:
         raise ExperimentError(f"the bench has {count} combinations; allowed: up to {MOST}", "bench_many", count=count,
                               limit=MOST)
     found: dict[str, Candidate] = {}
-    for combined in product(*(names[axis] for axis in AXES)):
+    for combined in product(*combining):
         named = dict(zip(AXES, combined, strict=True))
         cell = _cell(base, {path: value for axis, name in named.items() for path, value in AXES[axis][name].items()})
         key = ",".join(combined) if cell.experiment is None else cell.experiment.canonical_json()

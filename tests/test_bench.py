@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from probes import probed
 
 from core import ranking
-from core.bench import AXES, FIELDS, MOST, SCALINGS, candidates, chosen, trained
+from core.bench import AXES, FIELDS, MOST, SCALINGS, candidates, chosen, idle, trained
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.look import DIRECTIONS, MEASURED, WAYS, NormCosts
@@ -19,7 +19,7 @@ from core.model import build
 from core.norm_bill import bill, calls, is_fused, microseconds, passes, ratios, setting
 from core.norms import NoNorm
 from core.ranking import BY_ALARMS, CRITERIA, Row, findings, ranked
-from core.tables import INITS, NORMS, PLACEMENTS, load
+from core.tables import FAMILIES, INITS, NORMS, PLACEMENTS, load
 from core.train import train
 from pages.ui import bench as page
 from pages.ui import charts, theme
@@ -85,6 +85,23 @@ def test_what_does_not_go_together_is_a_candidate_with_a_reason():
     found = named(placements=("pre", "post"), scalings=("inv_sqrt_layer",))
     assert [one.cell.experiment is None for one in found] == [False, True]
     assert "needs pre or sandwich" in str(found[1].cell.refused)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_axis_is_idle_where_all_its_names_are_one_experiment_and_nowhere_else(family):
+    base = BASE.with_values({"model.family": family})
+    for axis, known in AXES.items():
+        fitting = [one.cell.experiment for name in known for one in candidates(base, ONE | {axis: (name,)})]
+        distinct = {one.canonical_json() for one in fitting if one is not None}
+        assert (axis in idle(family)) == (len(distinct) == 1)
+
+
+def test_an_idle_axis_multiplies_neither_candidates_nor_refusals():
+    found = candidates(BASE.with_values({"model.family": "lstm"}),
+                       ONE | {"norms": ("layernorm", "batchnorm"), "placements": tuple(PLACEMENTS),
+                              "scalings": tuple(SCALINGS)})
+    assert [(one.names["norms"], one.cell.refused is None) for one in found] == [("layernorm", True),
+                                                                                ("batchnorm", False)]
 
 
 def test_too_many_combinations_and_an_empty_axis_are_refused():
@@ -252,6 +269,16 @@ def test_the_ranking_is_a_table_with_every_candidate_and_its_numbers(by, lang):
     said = ranking_view.said(found, t)
     assert len(said) == 6 and not any("{" in one for one in said)
     assert ranking_view.columns(found, t).keys() >= {*CRITERIA, "entropy_norm"}
+
+
+def test_a_stack_without_attention_has_no_entropy_in_the_ranking_and_no_number_that_is_not_one():
+    found = candidates(BASE.with_values({"model.family": "gru"}), ONE | {"norms": ("layernorm", "none")})
+    probes = tuple(probed(one.names["norms"], {}, one.cell.experiment.differences(Experiment())) for one in found)
+    stacks = Bench({one.names["norms"]: one for one in found}, probes)
+    t = Words("en")
+    said = ranking_view.table(stacks, BY_ALARMS, t)
+    assert t("bench.column_entropy_norm") not in said and "NaN" not in said
+    assert "entropy_norm" not in ranking_view.columns(stacks, t)
 
 
 def test_a_number_that_is_not_finite_is_no_bar_and_a_norm_of_ones_own_is_called_by_its_code():

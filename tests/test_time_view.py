@@ -121,6 +121,16 @@ def test_the_factor_per_time_step_is_that_of_the_exponential():
     assert backward.numbers["per_step"] == pytest.approx(1 / 0.9) and backward.numbers["first_step"] == 31
 
 
+@pytest.mark.parametrize(("lang", "fitted", "average"), [("en", "fitted: ", "average"), ("zh", "拟合：", "平均")])
+def test_a_factor_per_time_step_that_is_fitted_is_not_called_the_average(lang, fitted, average):
+    values = np.minimum(0.1 + TIMES, 4.0)  # fills, then stays: the fit is far below the average
+    found = over_time(made(values), "hidden", 0)
+    assert found.numbers["per_step"] < 0.95 * found.numbers["growth"] ** (1 / 31)
+    for code in CASES:
+        said = explain.sentence(over_time(made(CASES[code][0]), "hidden", 0), Words(lang))
+        assert average not in said and ("×" in said) == (fitted in said)
+
+
 def test_time_steps_that_are_left_out_count_in_the_factor():
     found = over_time(made(0.9 ** (2.0 * TIMES), times=2 * TIMES), "hidden", 0)
     assert found.numbers["per_step"] == pytest.approx(0.9)

@@ -12,7 +12,7 @@ from functools import partial
 import streamlit as st
 
 from core import service
-from core.bench import AXES, Candidate, candidates, chosen, trained
+from core.bench import AXES, Candidate, candidates, chosen, idle, trained
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.look import NormCosts
@@ -34,9 +34,14 @@ ROWS = (("norms", "placements"), ("inits", "scalings"))
 
 
 def choose(t: Words) -> None:
-    """Draw the four axes, every name of each in sight; the chosen ones stand in the session as a link says them."""
+    """Draw the axes, every name of each in sight; the chosen ones stand in the session as a link says them.
+
+    What has no effect on the chosen family is not offered.
+    """
+    resting = idle(st.session_state["model.family"])
     for row in ROWS:
-        for column, axis in zip(st.columns([3, 2]), row, strict=True):
+        offered = [axis for axis in row if axis not in resting]
+        for column, axis in zip(st.columns([3, 2]), offered, strict=False):
             st.session_state[_widget(axis)] = list(chosen(str(st.session_state[axis]), axis))
             column.pills(t(f"bench.{axis}"), list(AXES[axis]), selection_mode="multi", key=_widget(axis),
                          on_change=_take, args=(axis,), format_func=partial(_spoken, axis, t),

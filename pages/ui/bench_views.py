@@ -36,7 +36,8 @@ class BenchView:
 def _ranking(found: Bench, shown: Shown, t: Words) -> None:
     st.markdown(ranking.table(found, shown["by"], t))
     st.caption(t("bench.ranked_by", by=t(f"bench.by_{shown['by']}")))
-    for said in [*ranking.said(found, t), *bench.unfused(found, t)]:
+    billed = any("norm_seconds" in row.values for row in ranking.rows(found))
+    for said in [*ranking.said(found, t), *(bench.unfused(found, t) if billed else [])]:
         st.markdown(said)
 
 
@@ -88,7 +89,7 @@ QUESTIONS: Mapping[str, tuple[Mapping[str, object], Mapping[str, str]]] = {
 
 def questions(desk: Controls, t: Words) -> None:
     """Draw the questions, each the way to the state that answers it: of this page, or of the BatchNorm lab."""
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         for name, (changes, shown) in QUESTIONS.items():
             usual = View.of(NORM_BENCH)
             view = replace(usual, base=usual.base.with_values(changes), shown={**usual.shown, **shown})

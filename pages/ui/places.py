@@ -74,7 +74,10 @@ class Place:
         return tuple(self.shown["view"])
 
     def origin(self, name: str) -> Experiment:
-        """Return the experiment that the preset called `name` stands for on this page."""
+        """Return the experiment that the preset called `name` stands for on this page.
+
+        What is withheld stands as the page starts it, even where the preset says another.
+        """
         own = preset(name).differences().keys() - self.withheld
         return preset(name).with_values({path: value for path, value in self.starts.items() if path not in own})
 

@@ -11,11 +11,12 @@ from core.drift import verdicts
 from core.norm_bill import bill
 from core.outcomes import OUTCOMES
 from core.ranking import CRITERIA, Finding, Row, findings, ranked
+from core.rules import attends
 from pages.ui import explain
 from pages.ui.cache import Measured
 from pages.ui.picture import Columns
 from pages.ui.text import Words, escaped
-from pages.ui.views.bench import Bench
+from pages.ui.views.bench import HEADS, Bench
 
 READ = ("growth", "grad_ratio", "token_cosine", "entropy_norm")
 """What is read off a trace; the loss is read after a training, and the rest is the bill of the norms."""
@@ -28,13 +29,14 @@ SPOKEN: dict[str, Callable[[float], str]] = {
 
 
 def rows(bench: Bench) -> list[Row]:
-    """Return the numbers of every candidate; one without a norm has no bill of norms."""
+    """Return the numbers of every candidate; one without a norm has no bill of norms, one without heads no entropy."""
     return [_row(one, bench) for one in bench.measured]
 
 
 def _row(one: Measured, bench: Bench) -> Row:
     assert one.trace is not None
-    values = {name: OUTCOMES[name].read(one.trace) for name in READ}
+    heads = attends(one.experiment)
+    values = {name: OUTCOMES[name].read(one.trace) for name in READ if heads or name != HEADS}
     if one.name in bench.losses:
         values["loss"] = bench.losses[one.name]
     if bench.costs is not None and (billed := bill(one.experiment, bench.costs)).calls:
