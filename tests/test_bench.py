@@ -236,6 +236,15 @@ def test_small_multiples_have_a_facet_a_placement_and_in_each_the_stack_without_
         np.testing.assert_array_equal(line.y, DEPTHS[number].series(one).values)
 
 
+def test_small_multiples_of_what_no_stack_has_say_so():
+    found = named(norms=("layernorm", "none"))
+    ones = {"/".join(one.names.values()): one for one in found}
+    changes = {"model.sublayers": "mlp"}
+    probes = tuple(probed(name, changes, one.cell.experiment.differences(Experiment())) for name, one in ones.items())
+    (picture,) = bench.multiples(Bench(ones, probes), NORM_BENCH.defaults | {"number": "entropy"}, Words("en"))
+    assert picture.figure is None and "attention" in picture.remarks[0]
+
+
 def test_the_overlay_has_a_line_a_candidate_in_each_of_four_charts():
     pictures = bench.overlay(measured(), NORM_BENCH.defaults, Words("en"))
     assert len(pictures) == 4
@@ -268,6 +277,9 @@ def test_the_ranking_is_a_table_with_every_candidate_and_its_numbers(by, lang):
     assert "–" in next(line for line in lines if "none/" in line)
     said = ranking_view.said(found, t)
     assert len(said) == 6 and not any("{" in one for one in said)
+    short = ranking_view.summary(found, t)
+    heads = [t(f"bench.column_{one.criterion}") for one in findings(ranking_view.rows(found))]
+    assert all(re.split(r"[ (（]", head)[0] in short for head in heads)  # in Chinese, brackets behind another are joined
     assert ranking_view.columns(found, t).keys() >= {*CRITERIA, "entropy_norm"}
 
 

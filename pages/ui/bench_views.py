@@ -34,6 +34,8 @@ class BenchView:
 
 
 def _ranking(found: Bench, shown: Shown, t: Words) -> None:
+    if short := ranking.summary(found, t):
+        st.markdown(f"**{short}**")
     st.markdown(ranking.table(found, shown["by"], t))
     st.caption(t("bench.ranked_by", by=t(f"bench.by_{shown['by']}")))
     billed = any("norm_seconds" in row.values for row in ranking.rows(found))

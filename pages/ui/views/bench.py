@@ -94,8 +94,9 @@ def multiples(bench: Bench, shown: Shown, t: Words) -> list[Picture]:
     title = kind.title(t)
     frame = charts.Frame(title=title, statistic="", y_title="", x_title=t("drift.depth"), y_scale=scale)
     height = AROUND_PX + FACET_PX * charts.facet_rows(len(groups))
-    return [Picture("multiples", charts.multiples(groups, frame, t), title, kind.subject,
-                    partial(depth.table, series, t), height)]
+    figure = charts.multiples(groups, frame, t) if values else None
+    return [Picture("multiples", figure, title, kind.subject, partial(depth.table, series, t), height,
+                    () if values else (t("bench.none"),))]
 
 
 def _by_norm(line: charts.Series, norm: str, t: Words) -> charts.Series:

@@ -75,6 +75,17 @@ def _verdicts(one: Measured, t: Words) -> str:
     return f"{icon} {' · '.join(dict.fromkeys(heads))}"
 
 
+def summary(bench: Bench, t: Words) -> str:
+    """Say in short in what the candidates differ, with who is ahead there, and in what they do not."""
+    found = findings(rows(bench))
+    named = {one.criterion: t(f"bench.column_{one.criterion}") for one in found}
+    apart = [t("bench.ahead", name=named[one.criterion], best=escaped(one.best.name))
+             for one in found if one.code == "apart"]
+    alike = [named[one.criterion] for one in found if one.code == "same"]
+    parts = {"bench.short_apart": apart, "bench.short_same": alike}
+    return " ".join(t(key, names=t("bench.between").join(names)) for key, names in parts.items() if names)
+
+
 def said(bench: Bench, t: Words) -> list[str]:
     """Say of each criterion whether the candidates differ in it, and who is best and worst."""
     return [_finding(one, t) for one in findings(rows(bench))]
