@@ -279,7 +279,7 @@ def test_the_ranking_is_a_table_with_every_candidate_and_its_numbers(by, lang):
     assert len(said) == 6 and not any("{" in one for one in said)
     short = ranking_view.summary(found, t)
     heads = [t(f"bench.column_{one.criterion}") for one in findings(ranking_view.rows(found))]
-    assert all(re.split(r"[ (（]", head)[0] in short for head in heads)  # in Chinese, brackets behind another are joined
+    assert all(re.split(r"[ (（]", head)[0] in short for head in heads)  # Chinese joins brackets
     assert ranking_view.columns(found, t).keys() >= {*CRITERIA, "entropy_norm"}
 
 
