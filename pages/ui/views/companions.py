@@ -34,7 +34,7 @@ BOUND = theme.Style(theme.OTHER_COLOR, "4px,4px")
 def companions(measured: Sequence[Measured], _shown: Shown, t: Words) -> list[Picture]:
     """How far the first sequence moves, in the stream and at the first norm, and the largest entry, over batch size."""
     title = t("batchnorm.batch_title", tokens=measured[0].experiment.input.seq_len)
-    frame = charts.Frame(title=title, statistic="", y_title="", x_title=t("batchnorm.batch_size"))
+    frame = charts.Frame(title=title, statistic="", y_title="", y_scale="linear", x_title=t("batchnorm.batch_size"))
     drawings = [
         Drawing(_curves(measured, [found(one)["streams"][:, -1] for one in measured], t("batchnorm.refused")),
                 t("batchnorm.stream_axis"), t("batchnorm.distance")),

@@ -41,7 +41,7 @@ def nearest(shown: Shown) -> int:
 
 def _over_share(measured: Sequence[Measured], place: int, t: Words) -> Picture:
     title = t("batchnorm.padding_title")
-    frame = charts.Frame(title=title, statistic="", y_title="", x_title=t("batchnorm.share_axis"))
+    frame = charts.Frame(title=title, statistic="", y_title="", y_scale="linear", x_title=t("batchnorm.share_axis"))
     figure = charts.curves([Drawing(_curves(measured, name), t(f"batchnorm.{name}_axis"), t(f"batchnorm.{name}_short"))
                             for name in NUMBERS], frame, t)
     at = 100 * float(found(measured[0])["shares"][place])
@@ -82,7 +82,7 @@ def _over_depth(measured: Sequence[Measured], place: int, t: Words) -> Picture:
                   width=widened(number, len(lines))) for number, (one, values) in enumerate(lines)],
             t(f"batchnorm.{name}_axis"), t(f"batchnorm.{name}_short")))
     title = t("batchnorm.statistics_title", share=f"{100 * float(found(measured[0])['shares'][place]):.0f}")
-    frame = charts.Frame(title=title, statistic="", y_title="", x_title=t("drift.depth"))
+    frame = charts.Frame(title=title, statistic="", y_title="", y_scale="linear", x_title=t("drift.depth"))
     reasons = {one.name: "" if one in having else t("batchnorm.no_batchnorm") for one in measured}
     return Picture("padding_depth", charts.curves(drawings, frame, t) if having else None, title,
                    Subject(extra=NUMBERS[1:]), partial(_depth_columns, having, place, t), SMALL_PX,
