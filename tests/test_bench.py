@@ -270,17 +270,18 @@ def test_costs_are_drawn_as_measured_and_said_against_the_first_norm(lang):
 @pytest.mark.parametrize("by", NORM_BENCH.shown["by"])
 def test_the_ranking_is_a_table_with_every_candidate_and_its_numbers(by, lang):
     t, found = Words(lang), measured()
-    lines = ranking_view.table(found, by, t).splitlines()
+    rows = ranking_view.rows(found)
+    lines = ranking_view.table(found, rows, by, t).splitlines()
     assert len(lines) == 2 + 5 and all(line.count("|") == lines[0].count("|") for line in lines)
     order = [re.search(r"\*\*(.+?)\*\*", line)[1].replace("\\", "") for line in lines[2:]]
     assert order == [row.name for row in ranked(ranking_view.rows(found), by)]
     assert "–" in next(line for line in lines if "none/" in line)
-    said = ranking_view.said(found, t)
+    said = ranking_view.said(rows, t)
     assert len(said) == 6 and not any("{" in one for one in said)
-    short = ranking_view.summary(found, t)
+    short = ranking_view.summary(rows, t)
     heads = [t(f"bench.column_{one.criterion}") for one in findings(ranking_view.rows(found))]
     assert all(re.split(r"[ (（]", head)[0] in short for head in heads)  # Chinese joins brackets
-    assert ranking_view.columns(found, t).keys() >= {*CRITERIA, "entropy_norm"}
+    assert ranking_view.columns(rows, t).keys() >= {*CRITERIA, "entropy_norm"}
 
 
 def test_a_stack_without_attention_has_no_entropy_in_the_ranking_and_no_number_that_is_not_one():
@@ -288,9 +289,10 @@ def test_a_stack_without_attention_has_no_entropy_in_the_ranking_and_no_number_t
     probes = tuple(probed(one.names["norms"], {}, one.cell.experiment.differences(Experiment())) for one in found)
     stacks = Bench({one.names["norms"]: one for one in found}, probes)
     t = Words("en")
-    said = ranking_view.table(stacks, BY_ALARMS, t)
+    rows = ranking_view.rows(stacks)
+    said = ranking_view.table(stacks, rows, BY_ALARMS, t)
     assert t("bench.column_entropy_norm") not in said and "NaN" not in said
-    assert "entropy_norm" not in ranking_view.columns(stacks, t)
+    assert "entropy_norm" not in ranking_view.columns(rows, t)
 
 
 def test_a_number_that_is_not_finite_is_no_bar_and_a_norm_of_ones_own_is_called_by_its_code():

@@ -34,12 +34,13 @@ class BenchView:
 
 
 def _ranking(found: Bench, shown: Shown, t: Words) -> None:
-    if short := ranking.summary(found, t):
+    rows = ranking.rows(found)
+    if short := ranking.summary(rows, t):
         st.markdown(f"**{short}**")
-    st.markdown(ranking.table(found, shown["by"], t))
+    st.markdown(ranking.table(found, rows, shown["by"], t))
     st.caption(t("bench.ranked_by", by=t(f"bench.by_{shown['by']}")))
-    billed = any("norm_seconds" in row.values for row in ranking.rows(found))
-    for said in [*ranking.said(found, t), *(bench.unfused(found, t) if billed else [])]:
+    billed = any("norm_seconds" in row.values for row in rows)
+    for said in [*ranking.said(rows, t), *(bench.unfused(found, t) if billed else [])]:
         st.markdown(said)
 
 
@@ -63,7 +64,7 @@ def _numbers(found: Bench, t: Words) -> Picture:
     """Return the ranking as a picture without a figure: its numbers, and what they are."""
     names = tuple(f"outcome_{name}" for name in ranking.READ)
     return Picture("ranking", None, t("bench.ranking"), Subject(extra=(*names, "norm_seconds", "norm_passes")),
-                   lambda: ranking.columns(found, t))
+                   lambda: ranking.columns(ranking.rows(found), t))
 
 
 def draw(looked: BenchView, found: Bench, shown: Shown, t: Words) -> None:

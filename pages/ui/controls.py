@@ -18,7 +18,7 @@ from core import rules, service
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.presets import GROUPS
-from pages.ui import explain, fields, language, link, shown
+from pages.ui import explain, fields, held, language, link, shown
 from pages.ui import query as address
 from pages.ui.link import Changes, Variant, View
 from pages.ui.places import Place
@@ -176,7 +176,7 @@ class Controls:
 
     def _touched(self) -> bool:
         """Return whether the visitor moved a widget: the address is then an old one, not one gone back to."""
-        return any(self._state[key] != value for key, value in self._held(self.view).items() if key in self._state)
+        return held.moved(self._held(self.view))
 
     def _held(self, view: View) -> dict[str, Any]:
         """Return what every widget holds when it shows `view`, by key."""
@@ -187,9 +187,7 @@ class Controls:
 
     def _fill(self, view: View, force: bool) -> None:
         """Give every widget the value that the view has for it; without `force` only those that have none."""
-        for key, value in self._held(view).items():
-            if force or key not in self._state:
-                self._state[key] = value
+        held.fill(self._held(view), force)
         if force or TOPIC not in self._state:
             self._state[TOPIC] = next(name for name, presets in GROUPS.items() if view.preset in presets)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import explain, language, softmax_link
+from pages.ui import explain, held, language, softmax_link
 from pages.ui import query as address
 from pages.ui.link import Notice
 from pages.ui.softmax_link import CHOICES, NUMBERS, PARAMETERS, PRESETS, TEXT_LETTERS, Asked
@@ -33,14 +33,14 @@ def settle() -> list[Notice]:
     if address.is_another(query, st.session_state.get(QUERY), _touched):
         asked, notices = softmax_link.read(query)
         _take(asked)
-    _fill(force=language.is_new())
+    held.fill(_held(), force=language.is_new())
     return notices
 
 
 def _take(asked: Asked) -> None:
     """Show this from now on, in every widget."""
     st.session_state[ASKED], st.session_state[TEXT] = asked, softmax_link.spelled(asked.scores)
-    _fill(force=True)
+    held.fill(_held(), force=True)
 
 
 def _held() -> dict[str, Any]:
@@ -52,13 +52,7 @@ def _held() -> dict[str, Any]:
 
 def _touched() -> bool:
     """Return whether the visitor moved a widget: the address is then an old one, not one gone back to."""
-    return any(st.session_state[key] != value for key, value in _held().items() if key in st.session_state)
-
-
-def _fill(force: bool) -> None:
-    for key, value in _held().items():
-        if force or key not in st.session_state:
-            st.session_state[key] = value
+    return held.moved(_held())
 
 
 def presets(t: Words) -> None:

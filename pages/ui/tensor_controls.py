@@ -18,7 +18,7 @@ import streamlit as st
 from core import notation
 from core.tables import NORMS
 from core.worked import F64, WORKED
-from pages.ui import explain, language, tensor_link, tensor_text
+from pages.ui import explain, held, language, tensor_link, tensor_text
 from pages.ui import query as address
 from pages.ui.link import Notice
 from pages.ui.tensor_link import CHOICES, PARAMETERS, PRESETS, Asked
@@ -47,7 +47,7 @@ def settle() -> list[Notice]:
         _take(asked)
     elif language.is_new():
         _lay(_written())
-    _fill(force=language.is_new())
+    held.fill(_held(), force=language.is_new())
     return notices
 
 
@@ -58,7 +58,7 @@ def _take(asked: Asked) -> None:
     for name in ("gamma", "beta"):
         st.session_state[f"tensor.{name}_text"] = _spoken(getattr(asked, name))
     st.session_state.pop(REFUSED, None)
-    _fill(force=True)
+    held.fill(_held(), force=True)
 
 
 def _lay(cells: Cells) -> None:
@@ -78,15 +78,7 @@ def _held() -> dict[str, Any]:
 
 def _touched() -> bool:
     """Return whether the visitor moved a widget: the address is then an old one, not one gone back to."""
-    state = st.session_state
-    moved = any(state[key] != value for key, value in _held().items() if key in state)
-    return moved or _written() != state[CELLS]
-
-
-def _fill(force: bool) -> None:
-    for key, value in _held().items():
-        if force or key not in st.session_state:
-            st.session_state[key] = value
+    return held.moved(_held()) or _written() != st.session_state[CELLS]
 
 
 def presets(t: Words) -> None:

@@ -5,7 +5,7 @@ It knows rows and criteria; it draws no chart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from core.drift import verdicts
 from core.norm_bill import bill
@@ -45,9 +45,9 @@ def _row(one: Measured, bench: Bench) -> Row:
     return Row(one.name, values, alarms)
 
 
-def table(bench: Bench, by: str, t: Words) -> str:
+def table(bench: Bench, measured: Sequence[Row], by: str, t: Words) -> str:
     """Return all candidates as a table in Markdown, the best first, the column that decides in bold."""
-    found = ranked(rows(bench), by)
+    found = ranked(measured, by)
     names = [name for name in (*READ, *CRITERIA) if any(name in row.values for row in found)]
     columns = list(dict.fromkeys(names))
     said = {one.name: _verdicts(one, t) for one in bench.measured}
@@ -75,9 +75,9 @@ def _verdicts(one: Measured, t: Words) -> str:
     return f"{icon} {' · '.join(dict.fromkeys(heads))}"
 
 
-def summary(bench: Bench, t: Words) -> str:
+def summary(measured: Sequence[Row], t: Words) -> str:
     """Say in short in what the candidates differ, with who is ahead there, and in what they do not."""
-    found = findings(rows(bench))
+    found = findings(measured)
     named = {one.criterion: t(f"bench.column_{one.criterion}") for one in found}
     apart = [t("bench.ahead", name=named[one.criterion], best=escaped(one.best.name))
              for one in found if one.code == "apart"]
@@ -86,9 +86,9 @@ def summary(bench: Bench, t: Words) -> str:
     return " ".join(t(key, names=t("bench.between").join(names)) for key, names in parts.items() if names)
 
 
-def said(bench: Bench, t: Words) -> list[str]:
+def said(measured: Sequence[Row], t: Words) -> list[str]:
     """Say of each criterion whether the candidates differ in it, and who is best and worst."""
-    return [_finding(one, t) for one in findings(rows(bench))]
+    return [_finding(one, t) for one in findings(measured)]
 
 
 def _finding(one: Finding, t: Words) -> str:
@@ -101,9 +101,8 @@ def _finding(one: Finding, t: Words) -> str:
     return head + t(f"bench.{one.code}", limit=limit, **numbers)
 
 
-def columns(bench: Bench, t: Words) -> Columns:
+def columns(found: Sequence[Row], t: Words) -> Columns:
     """Return the ranking as a table to take away, in full precision."""
-    found = rows(bench)
     names = list(dict.fromkeys(name for row in found for name in row.values))
     return {t("drift.variant"): [row.name for row in found],
             **{name: [row.values.get(name) for row in found] for name in names},
