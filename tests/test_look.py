@@ -9,7 +9,7 @@ from core import looking
 from core.attentions import softmax_pattern
 from core.experiment import Experiment
 from core.fields import ExperimentError
-from core.look import CELLS, HeadLook, Look, TokenLeak, block
+from core.look import CELLS, LOOKS, HeadLook, Look, TokenLeak, block
 from core.looking import NOTHING, weights
 from core.sites import Heads
 from core.tables import PATTERNS
@@ -127,7 +127,7 @@ def test_a_look_is_written_and_read(code):
                                   "head.1.0.0 ", "head.١.0.0", f"head.{'1' * 9}.0.0", "token.1",
                                   "evaluation.0", "heads.1.0.0"])
 def test_what_is_no_look_is_refused(code):
-    with pytest.raises(ValueError, match=r"allowed: one of head, token, sample, evaluation, costs and its numbers"):
+    with pytest.raises(ValueError, match=f"allowed: one of {', '.join(LOOKS)} and its numbers"):
         Look.of(code)
 
 
