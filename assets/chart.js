@@ -10,6 +10,8 @@
 // - Other settings make Plotly start anew, without the visitor's zoom: they are constant, words reach Plotly beside them.
 // - Plotly refuses to resize what is not displayed, such as a chart on a page that is being left.
 // - Live figures come faster than a slow machine paints: a painting shows what is there when its turn comes, one chart a frame.
+// - Painting is done many times a second: what asks for a style, or writes the page's language, makes the browser style the
+//   whole page anew. The theme is read once for each time that Streamlit hands something over.
 // - Live figures go on changing where they are: Plotly gets copies, as it does of everything.
 
 const charts = new WeakMap(); // Streamlit's element -> the chart in it
@@ -38,8 +40,7 @@ const SETTINGS = {
 export default function ({ data, parentElement, setTriggerValue }) {
   const chart = charts.get(parentElement) ?? mount(parentElement);
   const turn = ++chart.turn;
-  chart.data = data;
-  chart.tell = setTriggerValue;
+  Object.assign(chart, { data, theme: null, tell: setTriggerValue });
   follow(chart);
   repaint(chart);
   return () => {
@@ -55,7 +56,7 @@ function mount(parent) {
   parent.append(plot);
   const chart = {
     ...{ plot, turn: 0, data: null, due: false, pressed: false, hover: null, work: Promise.resolve(), end: new AbortController() },
-    ...{ feed: "", live: undefined, step: null, leave: () => {} },
+    ...{ theme: null, feed: "", live: undefined, step: null, leave: () => {} },
   };
   charts.set(parent, chart);
   watchPointer(chart);
@@ -122,7 +123,7 @@ async function paint(chart) {
   plot.style.height = `${data.height}px`;
   plot.style.minWidth = `${data.width}px`;
   plot.parentElement.style.overflowX = data.width ? "auto" : "";
-  plot.lang = document.documentElement.lang = data.lang;
+  for (const one of [plot, document.documentElement]) if (one.lang !== data.lang) one.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
   Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });
   const figure = figureOf(chart);
@@ -152,17 +153,23 @@ function played({ data, layout }, step) {
 }
 
 /** Return a copy of the layout in the theme that Streamlit shows now. */
-function dressed({ data, plot, step }, figure) {
-  const css = getComputedStyle(plot);
-  const of = (name) => css.getPropertyValue(`--st-${name}`).trim();
-  const template = structuredClone(data.templates[isDark(of("background-color")) ? "dark" : "light"]);
-  Object.assign(template.layout, { paper_bgcolor: of("background-color"), plot_bgcolor: of("background-color") });
-  Object.assign(template.layout.font, { color: of("text-color"), family: of("font") });
+function dressed(chart, figure) {
+  const template = structuredClone((chart.theme ??= themeOf(chart)));
+  const { step } = chart;
   const { meta: { film, cursor, ...meta } = {}, ...layout } = figure.layout; // films are long, and not for Plotly
-  const shapes = [...(layout.shapes ?? []), ...(cursor && step !== null ? cursors(figure, step, of("text-color")) : [])];
+  const shapes = [...(layout.shapes ?? []), ...(cursor && step !== null ? cursors(figure, step, template.layout.font.color) : [])];
   const copy = structuredClone({ ...layout, meta, shapes });
   if (film?.notes && step !== null) copy.title.subtitle.text = film.notes[frame(film, step)];
   return { ...copy, template, autosize: true };
+}
+
+/** Return Plotly's template in the colours of the page. */
+function themeOf({ data, plot }) {
+  const css = getComputedStyle(plot);
+  const of = (name) => css.getPropertyValue(`--st-${name}`).trim();
+  const { layout, ...template } = data.templates[isDark(of("background-color")) ? "dark" : "light"];
+  const [back, font] = [of("background-color"), { ...layout.font, color: of("text-color"), family: of("font") }];
+  return { ...template, layout: { ...layout, paper_bgcolor: back, plot_bgcolor: back, font } };
 }
 
 /** Return a line at the step over each x axis. */

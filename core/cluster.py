@@ -216,11 +216,14 @@ CONFIGURATION = {
     "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
     "MALLOC_MMAP_THRESHOLD_": str(2**25),
 }
 """Dask's own, by environment: warnings only, nothing served over HTTP, and of its answers to a full memory only the
-last one, which ends the worker: a worker that pauses would leave its lane waiting without a word. And what glibc does
+last one, which ends the worker: a worker that pauses would leave its lane waiting without a word. Its profiler, which
+stops the training a hundred times a second, and its measuring of its own loop show nothing here. And what glibc does
 with freed memory: Dask would have it given back at once, and every activation paged in anew, at half the speed."""
 
 

@@ -28,6 +28,9 @@ FRAMES, LEAST_FRAMES = 240, 24
 REEL_BYTES, FILMS_BYTES = 16 * 2**20, 256 * 2**20
 """About so much is kept of one run, and of all."""
 
+UNCOUNTED = 8
+"""By so many snapshots a film may differ from when its bytes were counted last: that takes as long as reading one."""
+
 RECENT_S = 10.0
 """A film that was looked at so lately stays, whatever the others take: somebody is watching it."""
 
@@ -55,22 +58,25 @@ class Films:
         self._lock = threading.Lock()
         self._reels: OrderedDict[str, _Reel] = OrderedDict()
 
-    def look(self, store: Store, run_id: str) -> Film:
-        """Return the film of a run as it is now.
+    def look(self, store: Store, run_ids: Sequence[str]) -> list[Film]:
+        """Return the films of runs as they are now. The runs are looked at first: what they say is done was recorded.
 
-        Errors: StoreError when the run is not in the store.
+        Errors: StoreError when one is not in the store.
         """
-        with self._lock:
-            reel = self._reels.setdefault(run_id, _Reel())
-            self._reels.move_to_end(run_id)
-        film = reel.look(store, run_id)
+        films = [self._reel(run.id).look(store, run) for run in store.views(run_ids)]
         with self._lock:
             while sum(one.bytes for one in self._reels.values()) > FILMS_BYTES:
                 oldest = next(iter(self._reels))
                 if time.monotonic() - self._reels[oldest].looked < RECENT_S:
                     break
                 del self._reels[oldest]
-        return film
+        return films
+
+    def _reel(self, run_id: str) -> _Reel:
+        with self._lock:
+            reel = self._reels.setdefault(run_id, _Reel())
+            self._reels.move_to_end(run_id)
+            return reel
 
     def clear(self) -> None:
         """Forget every film."""
@@ -91,22 +97,23 @@ class _Reel:
         self._events: list[tuple[int, str]] = []
         self._kept: dict[int, Snapshot] = {}
         self._every = 1
+        self._counted = -UNCOUNTED
 
-    def look(self, store: Store, run_id: str) -> Film:
-        """Read what is new. The run is looked at first: what it says is done has been recorded."""
+    def look(self, store: Store, run: RunView) -> Film:
+        """Read what is new since `run` was looked at."""
         with self._lock:
             self.looked = time.monotonic()
-            run = store.views([run_id])[0]
-            self._append(store.steps(run_id, int(self._steps[-1]) if self._steps.size else -1))
+            self._append(store.steps(run.id, int(self._steps[-1]) if self._steps.size else -1))
             while len(self._steps) > self._frames * self._every:
                 self._every *= 2
             wanted = self._wanted()
             self._kept = {step: snapshot for step, snapshot in self._kept.items() if step in wanted}
-            for step, content in store.snapshots_at(run_id, sorted(wanted - self._kept.keys())):
+            for step, content in store.snapshots_at(run.id, sorted(wanted - self._kept.keys())):
                 newest = next(reversed(self._kept.values()), None)
                 self._kept[step] = light(Snapshot.from_bytes(content), newest)
                 self._frames = min(self._frames, max(LEAST_FRAMES, REEL_BYTES // bytes_of([self._kept[step]])))
-            self.bytes = bytes_of(list(self._kept.values()))
+            if abs(len(self._kept) - self._counted) > UNCOUNTED:
+                self._counted, self.bytes = len(self._kept), bytes_of(list(self._kept.values()))
             trace = Trace(tuple(self._kept[step] for step in sorted(self._kept))) if self._kept else None
             return Film(run, self._steps, self._losses, trace, self._every, tuple(self._events))
 

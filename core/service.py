@@ -128,12 +128,12 @@ def trace(run_id: str) -> Trace:
     return found
 
 
-def film(run_id: str) -> Film:
-    """Return what a live page draws of a run: every loss, and as many snapshots as a picture can show.
+def films(run_ids: Sequence[str]) -> list[Film]:
+    """Return what a live page draws of runs: every loss, and as many snapshots as a picture can show.
 
-    Errors: StoreError when the run is not in the store.
+    Errors: StoreError when one is not in the store.
     """
-    return DOOR.films.look(DOOR.store, run_id)
+    return DOOR.films.look(DOOR.store, run_ids)
 
 
 def cancel(run_ids: Sequence[str]) -> None:
@@ -264,7 +264,7 @@ def _device(experiment: Experiment) -> str:
 __all__ = [
     "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "Look", "RunView", "SettingError", "State",
     "StoreError", "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing",
-    "experiment", "film", "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove",
+    "experiment", "films", "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove",
     "rename", "repeat", "resolve", "resume", "snapshots", "standing", "start", "state", "statuses", "stop", "trace",
     "usage", "view", "wait", "worker_pids",
 ]

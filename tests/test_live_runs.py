@@ -192,7 +192,7 @@ def test_a_film_grows_with_the_run_holds_every_loss_and_a_bounded_number_of_snap
     (run,) = service.ensure([experiment])
     lengths = []
     while True:
-        film = service.film(run)
+        (film,) = service.films([run])
         lengths.append(len(film.steps))
         if film.trace:
             assert set(film.trace.steps) >= {*film.steps[::film.every].tolist(), int(film.steps[-1])}
@@ -210,7 +210,7 @@ def test_a_film_grows_with_the_run_holds_every_loss_and_a_bounded_number_of_snap
 def test_a_training_that_blows_up_is_stopped_where_it_began_and_its_film_holds_that_step(server):
     (run,) = service.ensure([training(9, steps=400, optimizer="sgd", lr=1e3, record_every=7)])
     assert service.wait([run], DEADLINE_S)[0].status == "stopped"
-    film = service.film(run)
+    (film,) = service.films([run])
     assert film.trace.snapshots[-1].non_finite.step == film.steps[-1]
     assert film.events == ((int(film.steps[-1]), "non_finite"),)
 

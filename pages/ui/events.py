@@ -96,7 +96,7 @@ class Channel:
         self._finish(b"")
 
     async def _watch(self) -> None:
-        """Look again and again until all is over; pause at least as long as the look took."""
+        """Look again and again until all is over; pause at least half as long as the look took."""
         try:
             while True:
                 began = time.monotonic()
@@ -105,7 +105,7 @@ class Channel:
                 if look.over:
                     return self._finish(event("over", {}))
                 took = time.monotonic() - began
-                await asyncio.sleep(max(EVERY_S - took, took))
+                await asyncio.sleep(max(EVERY_S - took, took / 2))
         except (ValueError, StoreError) as error:
             _log.warning("no live figures: %s", error)
             self._finish(event("failure", {"reason": str(error)}))

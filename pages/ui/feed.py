@@ -55,8 +55,8 @@ def watch(runs: Sequence[tuple[str, Variant]]) -> list[Watched]:
 
     Errors: StoreError when one is not in the store.
     """
-    films = [(variant, service.film(run)) for run, variant in runs]
-    return [Watched(variant, film.run, film.trace, film) for variant, film in films]
+    films = service.films([run for run, _ in runs])
+    return [Watched(variant, film.run, film.trace, film) for (_, variant), film in zip(runs, films, strict=True)]
 
 
 def steps(watched: Sequence[Watched]) -> list[int]:
