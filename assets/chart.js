@@ -63,6 +63,7 @@ function mount(parent) {
   watchSight(chart);
   chart.observer = new ResizeObserver(() => plot._fullLayout && plot.clientWidth && window.Plotly.Plots.resize(plot));
   chart.observer.observe(plot);
+  window.addEventListener("resize", () => chart.data?.scale && repaint(chart), { signal: chart.end.signal });
   return chart;
 }
 
@@ -120,19 +121,40 @@ async function paint(chart) {
   const { plot, data } = chart;
   const first = !plot._fullLayout;
   if (first) plot.replaceChildren(); // the message of a painting that failed
-  plot.style.height = `${data.height}px`;
+  plot.style.height = `${heightOf(chart)}px`;
   plot.style.minWidth = `${data.width}px`;
   plot.parentElement.style.overflowX = data.width ? "auto" : "";
   for (const one of [plot, document.documentElement]) if (one.lang !== data.lang) one.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
   Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });
   const figure = figureOf(chart);
-  await Plotly.react(plot, played(figure, chart.step), dressed(chart, figure), structuredClone(SETTINGS));
+  const factor = enlargement(data);
+  const [traces, layout] = [played(figure, chart.step), dressed(chart, figure)].map((part) => enlarged(part, factor));
+  await Plotly.react(plot, traces, layout, structuredClone(SETTINGS));
   labelButtons(plot, data.phrases);
   if (first) watchHover(chart);
   if (first) watchClicks(chart);
   plot.classList.toggle("driftscope-picks", data.picks);
   showHover(Plotly, chart);
+}
+
+/** Its own height, or on a slide all that is left of the window above the presenter's bar. */
+function heightOf({ data, plot }) {
+  const room = window.innerHeight * 0.94 - plot.getBoundingClientRect().top;
+  return data.scale ? Math.max(data.height, room) : data.height;
+}
+
+/** How much larger type is on a slide, which is read from afar however many pixels it has. */
+const enlargement = ({ scale }) => (scale ? scale * Math.max(1, window.innerHeight / 720) : 1);
+
+/** Return a part of a figure, `name` in its owner, with all type in it so many times larger. */
+function enlarged(part, factor, name = "") {
+  if (factor === 1 || part === null || ArrayBuffer.isView(part)) return part;
+  if (name === "standoff") return part * factor * factor; // between an axis's title and its numbers, which grow both
+  if (typeof part !== "object") return part;
+  if (Array.isArray(part)) return part.map((one) => enlarged(one, factor));
+  const inner = Object.fromEntries(Object.entries(part).map(([key, one]) => [key, enlarged(one, factor, key)]));
+  return /font$/i.test(name) && typeof part.size === "number" ? { ...inner, size: part.size * factor } : inner;
 }
 
 function nextFrame() {

@@ -36,7 +36,7 @@ with chart:
         for where in (st, settings):
             where.error(explain.refused(wrong, t), icon=":material/block:")
     try:
-        found = bench.found(bench.asked(base), shown, t)
+        found = bench.found(bench.asked(base, shown), shown, t)
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
     else:

@@ -63,9 +63,9 @@ def _take(axis: str) -> None:
         st.session_state[axis] = ",".join(name for name in AXES[axis] if name in names)
 
 
-def asked(base: Experiment) -> list[Candidate]:
+def asked(base: Experiment, shown: Mapping[str, str]) -> list[Candidate]:
     """Return the candidates that the page asks for. Errors: ExperimentError, as `candidates`."""
-    return candidates(base, {axis: chosen(str(st.session_state[axis]), axis) for axis in AXES})
+    return candidates(base, {axis: chosen(shown[axis], axis) for axis in AXES})
 
 
 def found(wanted: Sequence[Candidate], shown: Mapping[str, str], t: Words) -> Bench:

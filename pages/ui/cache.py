@@ -7,7 +7,7 @@ expensive experiments this visit has agreed to run.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import streamlit as st
@@ -21,7 +21,7 @@ from core.trace import Snapshot, Trace
 from pages.ui import wanted
 from pages.ui.link import Variant
 
-AGREED, ASKED, VISIT = "cache.agreed", "cache.asked", "cache.visit"
+AGREED, ASKED, VISIT, PAGE = "cache.agreed", "cache.asked", "cache.visit", "cache.page"
 ASKED_KEPT = 256
 LOOK_AT = "@"
 PATIENCE_S = 3.0
@@ -79,19 +79,27 @@ def agree(experiments: Sequence[Experiment], look: Look | None = None) -> None:
     st.session_state.setdefault(AGREED, set()).update(_agreed(experiment, look) for experiment in experiments)
 
 
-def measure(variants: Sequence[Variant], patience: float = PATIENCE_S, look: Look | None = None) -> list[Measured]:
-    """Ask for every variant and return what there is after at most `patience` seconds.
+def arrive(page: str) -> None:
+    """Note which page the visit is on; what it waited for on another one leaves the queue."""
+    if st.session_state.get(PAGE) != page:
+        st.session_state[PAGE] = page
+        _unqueue(wanted.leaves(_visit()))
 
-    `look`: the head whose weights the runs keep. A run that this visit asked for before is not asked for again when it
+
+def measure(variants: Sequence[Variant], place: str = "", look: Look | None = None) -> list[Measured]:
+    """Ask for every variant and return what there is after at most PATIENCE_S.
+
+    `place`: where on the page they are wanted: what was wanted there before no longer is; `look`: the head whose
+    weights the runs keep. A run that this visit asked for before is not asked for again when it
     was cancelled or failed: that takes `again`.
     Errors: ExperimentError when the engine refuses the request, for instance for its size; StoreError.
     """
     experiments = [one.experiment for one in variants]
     try:
-        runs = service.wait(_run_ids(experiments, look), patience)
+        runs = service.wait(_run_ids(experiments, place, look), PATIENCE_S)
     except StoreError:  # a run was pruned meanwhile
         again(experiments)
-        runs = service.wait(_run_ids(experiments, look), patience)
+        runs = service.wait(_run_ids(experiments, place, look), PATIENCE_S)
     return [Measured(variant, run, service.trace(run.id) if run.status == "done" else None)
             for variant, run in zip(variants, runs, strict=True)]
 
@@ -128,7 +136,7 @@ def _agreed(experiment: Experiment, look: Look | None) -> str:
     return _key(experiment) + ("" if look is None else LOOK_AT)
 
 
-def _run_ids(experiments: Sequence[Experiment], look: Look | None) -> list[str]:
+def _run_ids(experiments: Sequence[Experiment], place: str, look: Look | None) -> list[str]:
     """Return the run of each experiment; those that this visit has not asked for yet are asked for."""
     asked, by_key = _asked(), {_key(one, look): one for one in experiments}
     new = [key for key in by_key if key not in asked]
@@ -137,15 +145,20 @@ def _run_ids(experiments: Sequence[Experiment], look: Look | None) -> list[str]:
     for key in list(asked)[: max(0, len(asked) - ASKED_KEPT)]:
         if key not in by_key:
             del asked[key]
-    _leave_queue([asked[key] for key in by_key], "" if look is None else LOOK_AT)
+    there = place if look is None else place + LOOK_AT
+    _unqueue(wanted.moves_to(_visit(), there, [asked[key] for key in by_key]))
     return [asked[_key(one, look)] for one in experiments]
 
 
-def _leave_queue(runs: list[str], kind: str) -> None:
-    """Take runs of a kind out of the queue that this visit asked for on its way to `runs`, and nobody else wants."""
-    visit = st.session_state.setdefault(VISIT, secrets.token_hex(8)) + kind
-    left = wanted.moves_to(visit, runs)
-    waiting = {run.id for run in service.view(sorted(left)) if run.status == "queued"}
+def _visit() -> str:
+    """Return what this visit is known by."""
+    found: str = st.session_state.setdefault(VISIT, secrets.token_hex(8))
+    return found
+
+
+def _unqueue(left: Collection[str]) -> None:
+    """Take runs out of the queue that this visit asked for, and nobody wants any more."""
+    waiting = {run for run, status in service.statuses(sorted(left)).items() if status == "queued"}
     if waiting:
         service.cancel(sorted(waiting))
     for key in [key for key, run in _asked().items() if run in waiting]:

@@ -6,7 +6,7 @@ no view and no number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -14,8 +14,9 @@ import streamlit as st
 from pages.ui import controls, explain, link, panels, stage
 from pages.ui.controls import Controls
 from pages.ui.language import words
-from pages.ui.link import View
+from pages.ui.link import Variant, View
 from pages.ui.places import Place
+from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Lab, Viewpoint
 
@@ -68,10 +69,10 @@ def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
                 where.error(explain.refused(wrong, t), icon=":material/block:")
         for notice in refused:
             st.warning(explain.notice(notice, t), icon=":material/block:")
-        if looked.take is not None:
-            measured = looked.take(variants, shown, t, place.name)
-        else:
-            measured = stage.measured(variants, t, place.name)
-        if looked.closer is not None:
-            measured = stage.closer(measured, shown, looked.closer, t)
-        panels.view(looked, measured, shown, t, place.name)
+        panels.view(looked, taken(looked, variants, shown, t, place.name), shown, t, place.name)
+
+
+def taken(looked: Viewpoint, variants: Sequence[Variant], shown: Mapping[str, str], t: Words, key: str) -> Stage:
+    """Measure variants as a view wants it; what stands in the way is said. `key`: of the place where it is drawn."""
+    measured = looked.take(variants, shown, t, key) if looked.take else stage.measured(variants, t, key)
+    return stage.closer(measured, shown, looked.closer, t) if looked.closer else measured

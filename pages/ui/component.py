@@ -42,12 +42,13 @@ _mount = st.components.v2.component(
 
 
 def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: int = 0,  # noqa: PLR0913  one place
-         on_pick: Callable[[str, str], None] | None = None, feed: str = "", name: str = "") -> None:
+         on_pick: Callable[[str, str], None] | None = None, feed: str = "", name: str = "", scale: float = 0) -> None:
     """Draw `figure`. `key`: constant for one place on a page; `label`: what a screen reader says; `height`: pixels.
 
     `width`: pixels at least, below which the chart scrolls sideways; `on_pick`: is given the names of the column and
     the row that were clicked, or the two of a point whose id is ``one|other``. `feed`: address of an event stream
-    (`stream.live`), whose figure `name` the chart follows from then on.
+    (`stream.live`), whose figure `name` the chart follows from then on. `scale`: for a slide, 0 for a page: in a window
+    of 720 pixels type is so many times larger, in a higher one more, and the chart is as high as there is room.
 
     ``layout.meta`` may say how it follows the player of that feed: ``{"film": {"steps": [...], "traces": {"0": {"y":
     rows}}}}``: trace 0 shows the row of the recorded step there; ``{"cursor": True}``: x counts steps, a line is there.
@@ -59,6 +60,7 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: i
         data={
             "figure": _bare(figure),
             "templates": {base: theme.template(base).to_plotly_json() for base in theme.PALETTES},
+            "scale": scale,
             "library": stream.PLOTLY,
             "module": stream.FEED,
             "feed": feed,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import streamlit as st
 
@@ -20,6 +21,7 @@ from core.service import StoreError
 from core.trace import NonFinite, Trace
 from core.vocabulary import SITES, STATISTICS
 from pages.ui import fields
+from pages.ui.language import PARAMETER
 from pages.ui.link import Notice
 from pages.ui.picture import Subject
 from pages.ui.text import Words, escaped
@@ -30,6 +32,8 @@ PAIRING_LOOK: dict[str, tuple[str, str]] = {
     "unpaired": (":material/link_off:", "red"),
 }
 """Pairing code → icon and colour of its badge."""
+
+GLOSSARY = str(Path(__file__).resolve().parents[1] / "glossary.py")
 
 NAMES: dict[str, str] = {  # a verdict on a value that is not finite says its layer, whatever float16 would do
     "start_rms": "start", "last_rms": "last", "growth": "growth", "log_slope": "slope", "doubling_depth": "doubling",
@@ -199,6 +203,9 @@ def what(subject: Subject, traces: Sequence[Trace], t: Words, key: str) -> None:
         if subject.gradient:
             st.markdown(t("explain.gradient"))
         _sites(subject, traces, t)
+        first = next(iter((*subject.statistics, *subject.extra, *subject.sites)), "")
+        st.page_link(GLOSSARY, label=t("glossary.open"), icon=":material/menu_book:",
+                     query_params={"term": first, PARAMETER: t.lang})
 
 
 def _sites(subject: Subject, traces: Sequence[Trace], t: Words) -> None:

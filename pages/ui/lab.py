@@ -23,6 +23,7 @@ from pages.ui import explain, feed, fields, progress, stage, training
 from pages.ui.link import Variant
 from pages.ui.stage import Stage
 from pages.ui.text import Words
+from pages.ui.watching import Watched
 
 Shown = Mapping[str, str]
 
@@ -70,9 +71,6 @@ def lengths(variants: Sequence[Variant], _shown: Shown, t: Words, place: str) ->
 
 def gap(variants: Sequence[Variant], shown: Shown, t: Words, _place: str) -> Stage:
     """Show the trainings of the variants as far as they are, with the buttons that start and stop them."""
-    if not service.ready_to_ask():
-        progress.engine(t)
-        return Stage()
     steps = int(shown["steps"])
     try:
         taken = _changed(variants, {"protocol.mode": "train", "protocol.steps": steps,
@@ -80,15 +78,27 @@ def gap(variants: Sequence[Variant], shown: Shown, t: Words, _place: str) -> Sta
     except ExperimentError as error:  # what evaluation takes, such as a single token, training may not
         st.error(explain.refused(error, t), icon=":material/block:")
         return Stage()
+    having = [one for one in trainings(taken, t, EvaluationGap()) if one.trace is not None]
+    return Stage(tuple(having), places=tuple(taken.index(one.variant) for one in having))
+
+
+def trainings(variants: Sequence[Variant], t: Words, look: Look | None = None, over: bool = True) -> list[Watched]:
+    """Return the trainings of variants that were started, with the buttons that start and stop them.
+
+    `look`: what their runs keep besides; `over`: whether those that are over are spoken of too.
+    """
+    if not service.ready_to_ask():
+        progress.engine(t)
+        return []
     if refused := st.session_state.pop(REFUSED, None):
         st.error(explain.refused(refused, t), icon=":material/block:")
-    runs = _runs(taken)
+    runs = _runs(variants, look)
     if not all(runs):
-        _offer([one.experiment for one, run in zip(taken, runs, strict=True) if not run], t)
-    watched = feed.watch([(run, variant) for run, variant in zip(runs, taken, strict=True) if run])
-    training.follow([one.run for one in watched], [one.name for one in watched], training.shape(watched), t)
-    having = [one for one in watched if one.trace is not None]
-    return Stage(tuple(having), places=tuple(taken.index(one.variant) for one in having))
+        _offer([one.experiment for one, run in zip(variants, runs, strict=True) if not run], look, t)
+    watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
+    if over or not all(one.run.over for one in watched):
+        training.follow([one.run for one in watched], [one.name for one in watched], training.shape(watched), t)
+    return watched
 
 
 def _changed(variants: Sequence[Variant], changes: Mapping[str, Any]) -> list[Variant]:
@@ -105,28 +115,33 @@ def _both_rules(variant: Variant, t: Words) -> list[Variant]:
             for rule in ("masked", "pooled") for said in [fields.spoken_value("bn_padding", t)(rule)]]
 
 
-def _runs(variants: Sequence[Variant]) -> list[str]:
+def _runs(variants: Sequence[Variant], look: Look | None) -> list[str]:
     """Return the run of each variant, one that this visit was given or one that stands for everybody; "" for none."""
     mine: dict[str, str] = st.session_state.setdefault(STARTED, {})
-    own = [mine.get(one.experiment.canonical_json(), "") for one in variants]
+    own = [mine.get(_key(one.experiment, look), "") for one in variants]
     there = service.existing([run for run in own if run])
-    standing = service.standing([one.experiment for one in variants], EvaluationGap())
+    standing = service.standing([one.experiment for one in variants], look)
     return [run if run in there else other or "" for run, other in zip(own, standing, strict=True)]
 
 
-def _offer(missing: Sequence[Experiment], t: Words) -> None:
+def _key(experiment: Experiment, look: Look | None) -> str:
+    return experiment.canonical_json() + ("" if look is None else look.code)
+
+
+def _offer(missing: Sequence[Experiment], look: Look | None, t: Words) -> None:
     """Say what the trainings would take, and wait for Start."""
     total = together([cost(one) for one in missing])
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        st.button(t("live.start"), type="primary", icon=":material/play_arrow:", on_click=_start, args=(list(missing),))
+        st.button(t("live.start"), type="primary", icon=":material/play_arrow:", on_click=_start,
+                  args=(list(missing), look))
         st.markdown(t("batchnorm.estimate", variants=len(missing), steps=missing[0].protocol.steps,
                       time=training.spoken_time(total.seconds, t)))
 
 
-def _start(missing: list[Experiment]) -> None:
+def _start(missing: list[Experiment], look: Look | None) -> None:
     """Ask for the trainings that nobody computed, as one job."""
     try:
-        runs = service.ensure(missing, EvaluationGap())
-        st.session_state[STARTED] |= dict(zip((one.canonical_json() for one in missing), runs, strict=True))
+        runs = service.ensure(missing, look)
+        st.session_state[STARTED] |= dict(zip((_key(one, look) for one in missing), runs, strict=True))
     except (ExperimentError, StoreError) as error:
         st.session_state[REFUSED] = error

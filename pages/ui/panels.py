@@ -96,9 +96,9 @@ def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[s
 
 
 def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
-    """Draw a picture and its remarks. `place`: the page it stands on; `on_pick`: takes what a click on it chooses.
+    """Draw a picture and its remarks. `place`: the page it stands on, or a place on it.
 
-    `feed`: address of the event stream that it follows.
+    `on_pick`: takes what a click on it chooses; `feed`: address of the event stream that it follows.
     """
     for remark in picture.remarks:
         st.info(remark, icon=":material/visibility_off:")
@@ -113,16 +113,16 @@ def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
     draw(picture, place, on_pick, feed)
     traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]
     with st.container(horizontal=True, vertical_alignment="center"):
-        explain.what(picture.subject, traces, t, key=f"what.{picture.key}")
-        fold = st.popover(t("drift.numbers"), icon=":material/table:", key=f"numbers.{picture.key}", on_change="rerun",
-                          type="tertiary")
+        explain.what(picture.subject, traces, t, key=f"what.{place}.{picture.key}")
+        fold = st.popover(t("drift.numbers"), icon=":material/table:", key=f"numbers.{place}.{picture.key}",
+                          on_change="rerun", type="tertiary")
     if fold.open:
         with fold:
-            numbers(picture, t)
+            numbers(picture, t, place)
 
 
-def numbers(picture: Picture, t: Words) -> None:
-    """Draw the numbers of a picture as a table, and the ways to take them away."""
+def numbers(picture: Picture, t: Words, place: str) -> None:
+    """Draw the numbers of a picture as a table, and the ways to take them away. `place`: where the picture stands."""
     columns = picture.columns()
     st.dataframe(columns, hide_index=True)
     made = table.table_of(columns)
@@ -130,7 +130,7 @@ def numbers(picture: Picture, t: Words) -> None:
         for ending, (name, kind) in FORMATS.items():
             st.download_button(t("drift.download", format=name), partial(table.FORMATS[ending], made),
                                f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
-                               key=f"download.{picture.key}{ending}", on_click="ignore")
+                               key=f"download.{place}.{picture.key}{ending}", on_click="ignore")
 
 
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:

@@ -234,3 +234,7 @@ BATCHNORM = Place(
     norms=("layernorm", "rmsnorm", "none", "batchnorm"))
 """Whether a norm's numbers are its token's own. `exchange`: what is another, of the sequence `sample` the token at
 `position`, or all; `tokens`: of each sequence of a batch; `share`: of padding, in percent; `steps`: of a training."""
+
+PLACES: Mapping[str, Place] = {one.name: one for one in (
+    DRIFT, GRADIENTS, ENTROPY, LIVE, SWEEP, NORM_BENCH, PRECISION, BATCHNORM)}
+"""Name → place."""

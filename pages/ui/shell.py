@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from core.service import StoreError
-from pages.ui import language
+from pages.ui import cache, language
 from pages.ui.text import LANGUAGES, Words, escaped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,12 +23,17 @@ PAGES: dict[str, tuple[str, ...]] = {
     "measure": ("drift", "gradients", "entropy", "norms", "sweep"),
     "labs": ("softmax", "tensor", "batchnorm", "precision"),
     "train": ("live", "runs"),
+    "learn": ("lessons", "glossary", "present"),
 }
 """Section of the navigation, in words ``nav.*`` → files in ``pages/`` without their ending, also the pages' URLs.
 
 The first is the home page. A page's title is ``<page>.title``. No icons: a material symbol is an English word to a
 screen reader, and Streamlit asks a font host for it.
 """
+
+
+HIDDEN = frozenset({"present"})
+"""Pages that the navigation does not name: one comes to them from another."""
 
 
 def entries(t: Words) -> dict[str, list[Page]]:
@@ -38,7 +43,8 @@ def entries(t: Words) -> dict[str, list[Page]]:
 
 
 def _page(name: str, t: Words) -> Page:
-    return st.Page(ROOT / "pages" / f"{name}.py", title=t(f"{name}.title"), url_path=name, default=name == PAGES[""][0])
+    return st.Page(ROOT / "pages" / f"{name}.py", title=t(f"{name}.title"), url_path=name, default=name == PAGES[""][0],
+                   visibility="hidden" if name in HIDDEN else "visible")
 
 
 def main() -> None:
@@ -55,6 +61,7 @@ def main() -> None:
         st.warning(t("language.refused", value=escaped(refused), allowed=", ".join(LANGUAGES)))
     language.arrive(page.url_path)
     try:
+        cache.arrive(page.url_path)
         page.run()
     except StoreError as error:
         st.error(t("drift.store", reason=escaped(str(error))), icon=":material/database:")

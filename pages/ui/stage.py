@@ -52,7 +52,7 @@ def measured(variants: Sequence[Variant], t: Words, place: str, look: Look | Non
             progress.offer(experiments, t, look)
             return _earlier(place)
         else:
-            return _watched(cache.measure(variants, look=look), t, place)
+            return _watched(cache.measure(variants, place, look), t, place)
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
     return Stage()

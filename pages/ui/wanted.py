@@ -10,18 +10,27 @@ from collections import OrderedDict
 from collections.abc import Collection
 from threading import Lock
 
-VISITS_KEPT = 4096
-"""Visits that ended are never announced; the oldest are forgotten."""
+PLACES_KEPT = 4096
+"""Visits that ended are never announced; what the oldest wanted is forgotten."""
 
 _LOCK = Lock()
-_WANTED: OrderedDict[str, frozenset[str]] = OrderedDict()
+_WANTED: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+"""Visit, and place on its page, → runs."""
 
 
-def moves_to(visit: str, runs: Collection[str]) -> frozenset[str]:
-    """Note that `visit` wants these runs from now on; return those it wanted until now and nobody wants any more."""
+def moves_to(visit: str, place: str, runs: Collection[str]) -> frozenset[str]:
+    """Note that `visit` wants these runs at `place` from now on; return those it wanted there that nobody wants now."""
     with _LOCK:
-        left = _WANTED.pop(visit, frozenset()) - set(runs)
-        _WANTED[visit] = frozenset(runs)
-        while len(_WANTED) > VISITS_KEPT:
+        left = _WANTED.pop((visit, place), frozenset()) - set(runs)
+        _WANTED[visit, place] = frozenset(runs)
+        while len(_WANTED) > PLACES_KEPT:
             _WANTED.popitem(last=False)
+        return left.difference(*_WANTED.values())
+
+
+def leaves(visit: str) -> frozenset[str]:
+    """Note that `visit` wants nothing any more of what it wanted so far; return what nobody wants now."""
+    with _LOCK:
+        places = [key for key in _WANTED if key[0] == visit]
+        left: frozenset[str] = frozenset().union(*(_WANTED.pop(key) for key in places))
         return left.difference(*_WANTED.values())

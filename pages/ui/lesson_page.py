@@ -1,0 +1,150 @@
+"""A lesson to read: a question, a prediction, and only then what was measured, why, where to try it, and what to keep.
+
+It knows Streamlit, lessons and scenes; what a figure shows is made by the page that it is a state of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import streamlit as st
+
+from pages.ui import fields, lesson_link, lessons, panels, query, scenes
+from pages.ui.language import PARAMETER
+from pages.ui.lesson_link import UNGUESSED, Visit
+from pages.ui.lessons import Block, Dial, Figure, Lesson, Section, Way
+from pages.ui.scenes import Scene
+from pages.ui.text import Words
+from pages.ui.views import onward
+
+COLUMNS = 3
+AFTER_A_GUESS = frozenset(lessons.KINDS[2:])
+"""Kinds of sections that would give the answer away."""
+
+
+def listing(t: Words) -> None:
+    """Draw the list of lessons."""
+    found = [lessons.lesson(name, t.lang) for name in lessons.names()]
+    st.markdown(t("lessons.lead", count=len(found), minutes=f"{sum(one.minutes for one in found):.0f}"))
+    columns = st.columns(COLUMNS)
+    for place, one in enumerate(found):
+        with columns[place % COLUMNS].container(border=True, height="stretch"):
+            onward.way("lessons", {"lesson": one.name}, f"{one.number} · {one.title}", t)
+            st.markdown(one.lead)
+
+
+def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
+    """Draw a lesson as far as the visit has come in it."""
+    st.title(f"{lesson.number} · {lesson.title}")
+    st.markdown(f"*{lesson.lead}*")
+    scenes_seen: dict[str, Scene] = {}
+    for section in lesson.sections:
+        if section.kind in AFTER_A_GUESS and not visit.guess:
+            break
+        st.header(section.heading)
+        st.markdown(_linked(section.slide, lesson, t))
+        if section.options:
+            options(section, lesson, visit, t)
+        for block in section.blocks:
+            _block(block, lesson, visit, scenes_seen, t)
+    _onward(lesson, t)
+
+
+def options(section: Section, lesson: Lesson, visit: Visit, t: Words) -> None:
+    """Draw the options of a prediction: to choose from, and afterwards which was chosen and which is right."""
+    if not visit.guess:
+        for place, words in enumerate(section.options, 1):
+            st.button(words, key=f"lesson.guess.{place}", on_click=_go, args=(replace(visit, guess=str(place)),))
+        st.button(t("lessons.skip"), type="tertiary", key="lesson.guess.0", icon=":material/visibility:", on_click=_go,
+                  args=(replace(visit, guess=UNGUESSED),))
+        return
+    for place, words in enumerate(section.options):
+        right, mine = place == lesson.answer, visit.guess == str(place + 1)
+        icon = ":green[:material/check_circle:]" if right else ":material/radio_button_unchecked:"
+        notes = [t("lessons.right")] * right + [t("lessons.mine")] * mine
+        st.markdown(f"{icon} {words}{''.join(f' · **{note}**' for note in notes)}")
+    st.button(t("lessons.again"), type="tertiary", icon=":material/undo:", key="lesson.again", on_click=_go,
+              args=(replace(visit, guess=""),))
+
+
+def _go(visit: Visit) -> None:
+    query.write(visit.write(), lesson_link.PARAMETERS)
+
+
+def _block(block: Block, lesson: Lesson, visit: Visit, seen: dict[str, Scene], t: Words) -> None:
+    """Draw what follows in a section."""
+    if isinstance(block, Figure):
+        if block.state not in seen:
+            if dial := lesson.dial(block.state):
+                turn(dial, lesson, visit, t)
+            seen[block.state] = scenes.scene(visit.state(lesson, block.state), f"lesson.{block.state}", t)
+        figure(block, seen[block.state], t)
+        state = visit.state(lesson, block.state)
+        onward.way(state.page, state.query, t("lessons.open"), t)
+    elif isinstance(block, Way):
+        state = lesson.states[block.state]
+        with st.container(border=True):
+            onward.way(state.page, state.query, block.label, t)
+            st.markdown(_linked(block.why, lesson, t))
+    else:
+        st.markdown(_linked(block, lesson, t))
+
+
+def figure(wanted: Figure, scene: Scene, t: Words) -> None:
+    """Draw a figure of a lesson with its caption."""
+    picture, other = scene.pictures.get(wanted.picture), scene.others.get(wanted.picture)
+    if other is not None:
+        other()
+    elif picture is not None:
+        panels.panel(replace(picture, picks=False), scene.measured, t, f"lesson.{wanted.state}", feed=scene.feed)
+    elif scene.pictures:
+        st.warning(t("lessons.no_picture", name=wanted.picture), icon=":material/visibility_off:")
+    st.caption(wanted.caption)
+
+
+def turn(dial: Dial, lesson: Lesson, visit: Visit, t: Words) -> None:
+    """Draw a dial, which stands in the address."""
+    key, now = f"lesson.dial.{dial.state}", visit.dials.get(dial.state, dial.at)
+    st.session_state[key] = now
+    st.select_slider(label(dial, lesson, t), range(len(dial.values)), key=key, on_change=_turned,
+                     args=(dial, key, visit), format_func=lambda place: said(dial, place, t), width=420)
+
+
+def _turned(dial: Dial, key: str, visit: Visit) -> None:
+    _go(replace(visit, dials={**visit.dials, dial.state: st.session_state[key]}))
+
+
+def label(dial: Dial, lesson: Lesson, t: Words) -> str:
+    """Return what a dial is called: a field of an experiment, or a control of the page that it is a state of."""
+    part, _, path = dial.target.partition(".")
+    page = lesson.states[dial.state].page
+    names = (f"field.{path.rpartition('.')[2]}",) if part == "base" else (f"{page}.{path}", f"drift.{path}")
+    return t(next((name for name in names if name in t), names[0]))
+
+
+def said(dial: Dial, place: int, t: Words) -> str:
+    """Return a dial's value as it is spoken."""
+    part, _, path = dial.target.partition(".")
+    value = dial.values[place]
+    return fields.spoken_value(path.rpartition(".")[2], t)(value) if part == "base" else value
+
+
+def _linked(text: str, lesson: Lesson, t: Words) -> str:
+    return lessons.linked(text, lesson.states, {PARAMETER: t.lang})
+
+
+def _onward(lesson: Lesson, t: Words) -> None:
+    """Draw the ways to the slides of this lesson, to its neighbours and to the list."""
+    names = lessons.names()
+    place = names.index(lesson.name)
+    ways: list[tuple[str, Mapping[str, str], str]] = [
+        ("present", {"lesson": lesson.name}, t("lessons.present")),
+        *(("lessons", {"lesson": name}, t(key, title=lessons.lesson(name, t.lang).title))
+          for key, name in (("lessons.before", names[place - 1] if place else ""),
+                            ("lessons.next", names[place + 1] if place + 1 < len(names) else "")) if name),
+        ("lessons", {}, t("lessons.all"))]
+    st.divider()
+    with st.container(horizontal=True):
+        for page, asked, words in ways:
+            onward.way(page, asked, words, t)
