@@ -4,7 +4,7 @@ With W of N(0, g²/n) one copy multiplies the RMS by g, up to chance: (RMS of Wx
 and independent from copy to copy. After d copies ln RMS is d·ln g, plus about −d/(2n) ± √(d/(2n)) for a finite width n.
 Numbers only.
 
-Source: Pennington, Schoenholz, Ganguli 2017 (arXiv:1711.04735) for products of Gaussian matrices.
+Source: Hanin, Nica 2018 (arXiv:1812.05994) for products of random matrices of finite width.
 
 Shapes: G gains, D copies, n width.
 """
@@ -71,7 +71,7 @@ def copies(gains: tuple[float, ...], depth: int, width: int, draw: int = 0) -> C
     for _ in range(depth):
         unit = generator.standard_normal((width, width)) / math.sqrt(width)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            x = np.stack([(gain * unit) @ column for gain, column in zip(gains, x.T, strict=True)], axis=1)
+            x = np.array(gains) * (unit @ x)
         sizes.append(_rms(x))
     return Copies(gains, width, np.stack(sizes, axis=1))
 

@@ -49,6 +49,6 @@ def test_120_of_150_and_80_of_100_are_the_same_share_and_not_the_same_standing()
 
 @pytest.mark.parametrize(("marks", "full"), [((), 100.0), ((1.0,), 0.0), ((1.0,), -5.0), ((1.0,), float("nan"))])
 def test_an_exam_without_marks_or_full_marks_is_refused(marks, full):
-    with pytest.raises(ValueError, match=re.escape(
-            f"there are {len(marks)} marks and full marks are {full:g}; allowed: one mark or more, full marks above 0")):
+    said = f"there are {len(marks)} marks and full marks are {full:g}; allowed: one mark or more, full marks above 0"
+    with pytest.raises(ValueError, match=re.escape(said)):
         Exam(marks, full)

@@ -237,12 +237,14 @@ BATCHNORM = Place(
 
 _MARK = r"[0-9]{1,6}(\.[0-9]{1,3})?"
 
+_MARKS = rf"{_MARK}(_{_MARK}){{0,11}}"
+
 _FULL = Form(rf"(?=.*[1-9]){_MARK}", ("100", "7.5"))
 
 BASICS = Place(
     "basics",
-    {"view": ("scores", "copies"), "a": Form(f"{_MARK}(_{_MARK}){{0,11}}", ("61_120_75_98", "7.5")),
-     "full_a": _FULL, "b": Form(f"{_MARK}(_{_MARK}){{0,11}}", ("40_80_55_62", "0_0")), "full_b": _FULL,
+    {"view": ("scores", "copies"), "a": Form(_MARKS, ("61_120_75_98", "7.5")),
+     "full_a": _FULL, "b": Form(_MARKS, ("40_80_55_62", "0_0")), "full_b": _FULL,
      "who": Form(r"[0-9]|1[01]", ("0", "1")),
      "gain": ("0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "1", "1.05", "1.1", "1.25", "1.5", "1.75", "2"),
      "depth": ("8", "16", "24", "48", "96"), "width": ("16", "64", "128", "256"), "draw": _LABS["draw"]},

@@ -36,20 +36,15 @@ class Bars:
     references: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     chosen: int | None = None
 
-    @property
-    def drawn(self) -> NDArray[np.floating]:
-        """All that the value axis has to reach."""
-        return np.append(self.values, list(self.references.values()))
-
 
 def bars(drawings: Sequence[Bars], frame: Frame, t: Text, common: bool = False) -> go.Figure:
     """Draw them from the top down; `x_title` says what is counted from 0, and values have the frame's `unit`.
 
-    `common`: the value axes of all reach as far.
+    `common`: the value axes of all reach as far, and a zoom moves them together.
     """
-    reached = [one.drawn for one in drawings]
-    figure = stacks.layout([one.title for one in drawings], [np.concatenate(reached)] * len(drawings)
-                           if common else reached, frame, t)
+    figure = stacks.layout([one.title for one in drawings], [one.values for one in drawings], frame, t)
+    for place in range(1, len(drawings) if common else 1):
+        figure[f"yaxis{place + 1}"]["matches"] = "y"
     traces = [trace for place, one in enumerate(drawings) for trace in _traces(one, place, frame, t)]
     series = [marks.Series(one.statistic, np.arange(len(one.values)), one.values) for one in drawings]
     n = max((len(one.values) for one in drawings), default=1)
