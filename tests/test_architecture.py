@@ -20,7 +20,7 @@ TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_inp
               "mean_pattern", "tape", "mean_field", "theory", "gradient_theory", "entropy_causes",
               "softmax_row", "roles", "gradient_verdicts", "pools", "worked", "pitfalls", "formats", "variances",
               "fixed_point", "norm_casts", "headroom", "silent", "format_gap", "bench", "norm_bill", "ranking", "look",
-              "outcomes", "sweep", "leak_verdicts", "batch_verdicts")
+              "outcomes", "sweep", "leak_verdicts", "batch_verdicts", "exams", "copies")
 
 FORBIDDEN = {
     r"core/.*": {"streamlit", "plotly", "pandas", "pages", "assets"},

@@ -235,6 +235,26 @@ BATCHNORM = Place(
 """Whether a norm's numbers are its token's own. `exchange`: what is another, of the sequence `sample` the token at
 `position`, or all; `tokens`: of each sequence of a batch; `share`: of padding, in percent; `steps`: of a training."""
 
+_MARK = r"[0-9]{1,6}(\.[0-9]{1,3})?"
+
+_MARKS = rf"{_MARK}(_{_MARK}){{0,11}}"
+
+_FULL = Form(rf"(?=.*[1-9]){_MARK}", ("100", "7.5"))
+
+BASICS = Place(
+    "basics",
+    {"view": ("scores", "copies"), "a": Form(_MARKS, ("61_120_75_98", "7.5")),
+     "full_a": _FULL, "b": Form(_MARKS, ("40_80_55_62", "0_0")), "full_b": _FULL,
+     "who": Form(r"[0-9]|1[01]", ("0", "1")),
+     "gain": ("0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "1", "1.05", "1.1", "1.25", "1.5", "1.75", "2"),
+     "depth": ("8", "16", "24", "48", "96"), "width": ("16", "64", "128", "256"), "draw": _LABS["draw"]},
+    {"view": "scores", "a": "61_120_75_98", "full_a": "150", "b": "40_80_55_62", "full_b": "100", "who": "1",
+     "gain": "1.25", "depth": "24", "width": "128", "draw": "0"},
+    withheld=frozenset(preset("pre_layernorm").paths()), most=0)
+"""Numbers alone, without any model. `a`, `b`: the marks of a class in two exams, joined by underscores, `full_a`,
+`full_b` the most that each gives, `who` the place of the student who is followed; `gain`, `depth`, `width`: of matrices
+in a row, `draw` their random numbers."""
+
 PLACES: Mapping[str, Place] = {one.name: one for one in (
-    DRIFT, GRADIENTS, ENTROPY, LIVE, SWEEP, NORM_BENCH, PRECISION, BATCHNORM)}
+    DRIFT, GRADIENTS, ENTROPY, LIVE, SWEEP, NORM_BENCH, PRECISION, BATCHNORM, BASICS)}
 """Name → place."""

@@ -30,9 +30,19 @@ from pages.ui.cache import Measured
 from pages.ui.lessons import State
 from pages.ui.link import View
 from pages.ui.picture import Picture
-from pages.ui.places import BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE, NORM_BENCH, PRECISION, Place
+from pages.ui.places import BASICS, BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE, NORM_BENCH, PRECISION, Place
 from pages.ui.text import Words
-from pages.ui.views import ENTROPY_VIEWS, GRADIENT_VIEWS, PRECISION_VIEWS, VIEWS, Lab, Viewpoint, softmax, tensor
+from pages.ui.views import (
+    BASICS_VIEWS,
+    ENTROPY_VIEWS,
+    GRADIENT_VIEWS,
+    PRECISION_VIEWS,
+    VIEWS,
+    Lab,
+    Viewpoint,
+    softmax,
+    tensor,
+)
 from pages.ui.views.batchnorm import BATCHNORM_VIEWS
 from pages.ui.views.training import LIVE_VIEWS
 
@@ -121,6 +131,7 @@ def _tensor(query: Query, _key: str, t: Words) -> Scene:
 
 
 SCENES: dict[str, Make] = {
+    "basics": _compared(BASICS, BASICS_VIEWS),
     "drift": _compared(DRIFT, VIEWS),
     "gradients": _compared(GRADIENTS, GRADIENT_VIEWS),
     "entropy": _compared(ENTROPY, ENTROPY_VIEWS),

@@ -21,7 +21,7 @@ ICON = str(ROOT / "assets" / "icon.svg")
 PAGES: dict[str, tuple[str, ...]] = {
     "": ("home",),
     "measure": ("drift", "gradients", "entropy", "norms", "sweep"),
-    "labs": ("softmax", "tensor", "batchnorm", "precision"),
+    "labs": ("basics", "softmax", "tensor", "batchnorm", "precision"),
     "train": ("live", "runs"),
     "learn": ("lessons", "glossary", "present"),
 }

@@ -5,7 +5,9 @@ What the visitor chose is in the session under the query parameter's name. It kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -18,8 +20,8 @@ from pages.ui.link import Variant
 from pages.ui.places import ENDS, LAST, Place
 from pages.ui.text import Words, escaped
 
-SLIDER, CHOSEN, TYPED, LOOK_AT = "shown.layer", "shown.at", "shown.value", "shown.look_at"
-"""Session keys: three widgets, and the name of a variant that is to be looked at from now on."""
+SLIDER, CHOSEN, TYPED, LOOK_AT = "shown.layer", "shown.at", "shown.typed", "shown.look_at"
+"""Session keys: three kinds of widgets, and the name of a variant that is to be looked at from now on."""
 
 
 def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Words) -> dict[str, str]:
@@ -31,7 +33,7 @@ def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Word
         _fit(place, variants, t)
     with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
         for name in asks:
-            _DRAW[name](name, place, variants, t)
+            _DRAW.get(f"{place.name}.{name}", _DRAW[name])(name, place, variants, t)
     return {name: str(st.session_state[name]) for name in place.shown}
 
 
@@ -217,38 +219,65 @@ def layers_of(at: str, depth: int) -> list[int]:
 
 
 def _slide(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
-    st.select_slider(t(f"precision.{name}"), list(place.shown[name]), key=name, width=200,
-                     help=t(f"precision.{name}_help"), format_func=lambda value: number(float(value)))
+    st.select_slider(t(f"{place.name}.{name}"), list(place.shown[name]), key=name, width=200,
+                     help=t(f"{place.name}.{name}_help"), format_func=lambda value: number(float(value)))
 
 
 def _pick(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
-    st.segmented_control(t(f"precision.{name}"), list(place.shown[name]), key=name, required=True,
-                         help=t(f"precision.{name}_help"),
-                         format_func=lambda value: t(said) if (said := f"precision.{name}_{value}") in t else value)
+    st.segmented_control(t(f"{place.name}.{name}"), list(place.shown[name]), key=name, required=True,
+                         help=t(f"{place.name}.{name}_help"),
+                         format_func=lambda value: t(said) if (said := f"{place.name}.{name}_{value}") in t else value)
 
 
-def _value(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
-    """Draw the box of a number; a text that is none is refused beside it, and the last good number stays."""
+def _type(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    """Draw a box to type in; a text that is refused is so beside it, and the last good one stays."""
+    state, key, allowed, spelling = st.session_state, f"{TYPED}.{name}", place.shown[name], _SPELLINGS[name]
+    if key not in state or spelling.read(state[key]) in allowed:
+        state[key] = spelling.write(state[name])
+    st.text_input(t(f"{place.name}.{name}"), key=key, help=t(f"{place.name}.{name}_help"), on_change=_take_typed,
+                  args=(name, allowed), width=spelling.width)
+    if spelling.read(state[key]) not in allowed:
+        st.error(t(f"link.form_{name}", value=escaped(state[key][:60]), used=state[name]), icon=":material/block:")
+
+
+def _take_typed(name: str, allowed: Collection[str]) -> None:
+    if (typed := _SPELLINGS[name].read(st.session_state[f"{TYPED}.{name}"])) in allowed:
+        st.session_state[name] = typed
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How what a link says stands in a box, how what was typed there is read, and how wide the box is in pixels."""
+
+    write: Callable[[str], str] = str
+    read: Callable[[str], str] = lambda typed: typed.strip().lower().replace("−", "-")
+    width: int = 260
+
+
+_LIST = Spelling(lambda said: said.replace("_", ", "), lambda typed: "_".join(re.findall(r"[^\s,;，、；_]+", typed)))
+
+_SPELLINGS: dict[str, Spelling] = {"value": Spelling(), **dict.fromkeys(("a", "b"), _LIST),
+                                   **dict.fromkeys(("full_a", "full_b"), Spelling(width=120))}
+"""What is typed → its spelling."""
+
+
+def _student(name: str, place: Place, _variants: Sequence[Variant], t: Words) -> None:
+    """Draw the menu of students, those who have a mark in both exams."""
     state = st.session_state
-    if TYPED not in state or state[TYPED] in place.shown[name]:
-        state[TYPED] = state[name]
-    st.text_input(t(f"precision.{name}"), key=TYPED, help=t(f"precision.{name}_help"), on_change=_take_value,
-                  args=(place.shown[name],), width=260)
-    if state[TYPED] not in place.shown[name]:
-        st.error(t("link.form_value", value=escaped(state[TYPED][:60]), used=state[name]), icon=":material/block:")
-
-
-def _take_value(allowed: Collection[str]) -> None:
-    typed = st.session_state[TYPED] = st.session_state[TYPED].strip().lower().replace("−", "-")
-    if typed in allowed:
-        st.session_state["value"] = typed
+    count = 1 + min(state[exam].count("_") for exam in ("a", "b"))
+    if int(asked := state[name]) >= count:
+        state[name] = str(count - 1)
+        st.warning(t(f"link.form_{name}", value=asked, used=state[name]), icon=":material/link_off:")
+    st.selectbox(t(f"{place.name}.{name}"), [str(number) for number in range(count)], key=name, width=120,
+                 help=t(f"{place.name}.{name}_help"))
 
 
 _DRAW: dict[str, Callable[[str, Place, Sequence[Variant], Words], None]] = {
     **dict.fromkeys(_SPOKEN, _choose), **dict.fromkeys(("of", "scale", "way", "exchange", "tokens"), _switch),
     **dict.fromkeys(_COUNTS, _counted), "who": _who, "layer": _layer, "depth": _layer, "at": _at,
-    **dict.fromkeys(("format", "arithmetic", "root", "narrow"), _pick), "value": _value,
+    **dict.fromkeys(("format", "arithmetic", "root", "narrow"), _pick), **dict.fromkeys(_SPELLINGS, _type),
     **dict.fromkeys(("ratio", "sigma", "entries", "draw", "bits", "fraction", "quantum", "gamma"), _slide),
     "position": _position, "when": _when, "share": _percent, "steps": _number,
+    "gain": _slide, "width": _slide, "basics.who": _student, "basics.depth": _slide,
 }
-"""Name in a place's `shown` → its control."""
+"""Name in a place's `shown` → its control; after the place's name where it is another thing there."""

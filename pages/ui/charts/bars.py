@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pages.ui import theme
 from pages.ui.charts import marks, stacks
+from pages.ui.charts.axes import number
 from pages.ui.charts.marks import Frame, Part, Text
 
 SLIM = 128
@@ -25,18 +26,25 @@ SLIM = 128
 class Bars:
     """One drawing. `values`: (n,), may hold NaN and ±Inf; `title`: of its value axis; `statistic`: what a number is.
 
-    `references`: words → value of dotted lines, named in the legend.
+    `references`: words → value of dotted lines, named in the legend; `chosen`: a bar that is hatched and has its
+    number at its end.
     """
 
     values: NDArray[np.floating]
     title: str
     statistic: str
     references: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    chosen: int | None = None
 
 
-def bars(drawings: Sequence[Bars], frame: Frame, t: Text) -> go.Figure:
-    """Draw them from the top down; `x_title` says what is counted from 0, and values have the frame's `unit`."""
+def bars(drawings: Sequence[Bars], frame: Frame, t: Text, common: bool = False) -> go.Figure:
+    """Draw them from the top down; `x_title` says what is counted from 0, and values have the frame's `unit`.
+
+    `common`: the value axes of all reach as far, and a zoom moves them together.
+    """
     figure = stacks.layout([one.title for one in drawings], [one.values for one in drawings], frame, t)
+    for place in range(1, len(drawings) if common else 1):
+        figure[f"yaxis{place + 1}"]["matches"] = "y"
     traces = [trace for place, one in enumerate(drawings) for trace in _traces(one, place, frame, t)]
     series = [marks.Series(one.statistic, np.arange(len(one.values)), one.values) for one in drawings]
     n = max((len(one.values) for one in drawings), default=1)
@@ -57,11 +65,27 @@ def _traces(one: Bars, place: int, frame: Frame, t: Text) -> list[Part]:
         "type": "bar", "x": x, "y": np.where(finite, one.values, np.nan), "yaxis": axis, "name": one.statistic,
         "uid": f"bars{place}", "showlegend": False,
         "marker": {"color": np.where(one.values < 0, theme.BELOW_COLOR, theme.ABOVE_COLOR).tolist(),
-                   "line": {"width": 0}},
+                   "line": {"width": 0}, **_hatched(one)}, **_numbered(one),
         "hovertemplate": f"{where}<br><b>%{{y:.5~g}}</b>{unit}<extra></extra>"}
     series = marks.Series(one.statistic, x, one.values, theme.Style(theme.WARNING_COLOR))
     lines = [_reference(words, value, len(x), axis) for words, value in one.references.items()]
     return [drawn, *lines, *([] if finite.all() else [marks.triangles(series, ~finite, 0, where, t, ("x", edge))])]
+
+
+def _hatched(one: Bars) -> Part:
+    if one.chosen is None:
+        return {}
+    shapes = ["/" if place == one.chosen else "" for place in range(len(one.values))]
+    return {"pattern": {"shape": shapes, "fgcolor": "#ffffff", "size": 10, "solidity": 0.25, "fillmode": "overlay"}}
+
+
+def _numbered(one: Bars) -> Part:
+    """Write the number of the chosen bar at its end; nothing for a bar that is none."""
+    if one.chosen is None:
+        return {}
+    said = [number(value) if place == one.chosen and np.isfinite(value) else ""
+            for place, value in enumerate(one.values.tolist())]
+    return {"text": said, "textposition": "outside", "textfont": {"size": theme.TITLE_PX}, "cliponaxis": False}
 
 
 def _reference(words: str, value: float, n: int, axis: str) -> Part:

@@ -21,6 +21,7 @@ from pages.ui.views import (
     attention,
     block,
     casts,
+    copies,
     depth,
     format_gap,
     gradients,
@@ -33,6 +34,7 @@ from pages.ui.views import (
     overview,
     queries,
     ruler,
+    scores,
     silent,
     spread,
     tokens,
@@ -141,3 +143,9 @@ PRECISION_VIEWS: dict[str, Viewpoint | Lab] = {
     "ruler": Lab(ruler.ruler, ("value",)),
 }
 """Those of the precision page."""
+
+BASICS_VIEWS: dict[str, Viewpoint | Lab] = {
+    "scores": Lab(scores.scores, ("a", "full_a", "b", "full_b", "who")),
+    "copies": Lab(copies.copies, ("gain", "depth", "width", "draw")),
+}
+"""Those of the first experiments."""
