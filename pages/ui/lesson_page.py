@@ -119,7 +119,8 @@ def label(dial: Dial, lesson: Lesson, t: Words) -> str:
     """Return what a dial is called: a field of an experiment, or a control of the page that it is a state of."""
     part, _, path = dial.target.partition(".")
     page = lesson.states[dial.state].page
-    names = (f"field.{path.rpartition('.')[2]}",) if part == "base" else (f"{page}.{path}", f"drift.{path}")
+    names = (f"field.{path.rpartition('.')[2]}",) if part == "base" else (
+        f"lessons.dial_{path}", f"{page}.{path}", f"drift.{path}")
     return t(next((name for name in names if name in t), names[0]))
 
 
