@@ -254,7 +254,8 @@ class Spelling:
     width: int = 260
 
 
-_LIST = Spelling(lambda said: said.replace("_", ", "), lambda typed: "_".join(re.findall(r"[^\s,;，、；_]+", typed)))
+_LIST = Spelling(lambda said: said.replace("_", ", "), lambda typed: "_".join(re.findall(r"[^\s,;，、；_]+", typed)),
+                 width=340)
 
 _SPELLINGS: dict[str, Spelling] = {"value": Spelling(), **dict.fromkeys(("a", "b"), _LIST),
                                    **dict.fromkeys(("full_a", "full_b"), Spelling(width=120))}

@@ -45,9 +45,10 @@ def bars(drawings: Sequence[Bars], frame: Frame, t: Text, common: bool = False) 
     figure = stacks.layout([one.title for one in drawings], [one.values for one in drawings], frame, t)
     for place in range(1, len(drawings) if common else 1):
         figure[f"yaxis{place + 1}"]["matches"] = "y"
-    traces = [trace for place, one in enumerate(drawings) for trace in _traces(one, place, frame, t)]
-    series = [marks.Series(one.statistic, np.arange(len(one.values)), one.values) for one in drawings]
     n = max((len(one.values) for one in drawings), default=1)
+    traces = [trace for place, one in enumerate(drawings)
+              for trace in (*_traces(one, place, frame, t), *_references(one, place, n))]
+    series = [marks.Series(one.statistic, np.arange(len(one.values)), one.values) for one in drawings]
     figure |= {"title": marks.title(frame, marks.notes(series, False, t)),
                "showlegend": any(one.references for one in drawings), "bargap": 0.15 if n <= SLIM else 0}
     figure["xaxis"] |= {"range": [-0.6, n - 0.4], "autorange": False, "nticks": 16, "zeroline": False,
@@ -68,8 +69,7 @@ def _traces(one: Bars, place: int, frame: Frame, t: Text) -> list[Part]:
                    "line": {"width": 0}, **_hatched(one)}, **_numbered(one),
         "hovertemplate": f"{where}<br><b>%{{y:.5~g}}</b>{unit}<extra></extra>"}
     series = marks.Series(one.statistic, x, one.values, theme.Style(theme.WARNING_COLOR))
-    lines = [_reference(words, value, len(x), axis) for words, value in one.references.items()]
-    return [drawn, *lines, *([] if finite.all() else [marks.triangles(series, ~finite, 0, where, t, ("x", edge))])]
+    return [drawn, *([] if finite.all() else [marks.triangles(series, ~finite, 0, where, t, ("x", edge))])]
 
 
 def _hatched(one: Bars) -> Part:
@@ -88,7 +88,8 @@ def _numbered(one: Bars) -> Part:
     return {"text": said, "textposition": "outside", "textfont": {"size": theme.TITLE_PX}, "cliponaxis": False}
 
 
-def _reference(words: str, value: float, n: int, axis: str) -> Part:
-    """Draw a dotted line from edge to edge; its name would have no room among the bars."""
-    return {"type": "scatter", "x": [-0.6, n - 0.4], "y": [value, value], "yaxis": axis, "mode": "lines", "name": words,
-            "line": {"color": theme.OTHER_COLOR, "dash": "2px,4px", "width": 3}, "hoverinfo": "skip"}
+def _references(one: Bars, place: int, n: int) -> list[Part]:
+    """Return dotted lines from edge to edge of n bars; their names would have no room among these."""
+    return [{"type": "scatter", "x": [-0.6, n - 0.4], "y": [value, value], "yaxis": stacks.axes(place)[0],
+             "mode": "lines", "name": words, "line": {"color": theme.OTHER_COLOR, "dash": "2px,4px", "width": 3},
+             "hoverinfo": "skip"} for words, value in one.references.items()]

@@ -145,7 +145,7 @@ PRECISION_VIEWS: dict[str, Viewpoint | Lab] = {
 """Those of the precision page."""
 
 BASICS_VIEWS: dict[str, Viewpoint | Lab] = {
-    "scores": Lab(scores.scores, ("a", "full_a", "b", "full_b", "who")),
+    "scores": Lab(scores.scores, ("a", "b", "full_a", "full_b", "who")),
     "copies": Lab(copies.copies, ("gain", "depth", "width", "draw")),
 }
 """Those of the first experiments."""
