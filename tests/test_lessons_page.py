@@ -1,0 +1,132 @@
+"""The lessons as a visitor and a lecturer meet them, in a real Chromium on the real engine: all of them, step by step.
+
+The first test computes what the lessons show, as a server is prepared for a lecture; the others find it in the store.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from browser import ROOT, Visit, server
+from playwright.sync_api import expect
+
+from pages.ui import lessons
+from pages.ui.slides import slides
+from pages.ui.text import LANGUAGES, Words
+
+NAMES = lessons.names()
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """A server whose store holds what the lessons show."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('lessons') / 'store.db'}"
+    done = subprocess.run([sys.executable, "-m", "pages.ui.ahead"], cwd=ROOT, capture_output=True, text=True,
+                          env=os.environ | {"DRIFTSCOPE_STORE": url}, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == list(NAMES)
+    with server(ROOT / "app.py", DRIFTSCOPE_STORE=url) as running:
+        yield running
+
+
+def plain(heading):
+    """The beginning of a heading as the page says it, as far as there is no formula."""
+    return re.compile(re.escape(re.split(r"[$`]", heading)[0].strip()))
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_is_a_question_then_a_prediction_and_only_then_all_its_figures(visit: Visit, name, lang):
+    one, t = lessons.lesson(name, lang), Words(lang)
+    predict = next(section for section in one.sections if section.options)
+    visit.open(f"/lessons?lang={lang}&lesson={name}")
+    expect(visit.page.get_by_role("heading", name=plain(predict.heading))).to_be_visible()
+    hidden = next(section for section in one.sections if section.kind == "measure")
+    expect(visit.page.get_by_role("heading", name=plain(hidden.heading))).to_have_count(0)
+    assert visit.page.locator(".driftscope-chart").count() == sum(
+        len(section.figures) for section in one.sections if section.kind in ("question", "predict"))
+    chosen = 0 if one.answer else 1
+    visit.page.locator(f".st-key-lesson-guess-{chosen + 1} button").click()
+    expect(visit.page.get_by_text(t("lessons.right"))).to_be_visible()
+    expect(visit.page.get_by_text(t("lessons.mine"))).to_be_visible()
+    assert f"guess={chosen + 1}" in visit.page.url
+    expect(visit.page.get_by_role("heading", name=plain(one.sections[-1].heading))).to_be_visible()
+    visit.settle()
+    wanted = {(figure.state, figure.picture) for section in one.sections for figure in section.figures}
+    for _, picture in wanted:
+        assert t("lessons.no_picture", name=picture) not in visit.page.inner_text("body")
+    assert visit.page.locator("[data-testid=stException], [data-testid=stAlertContentError]").count() == 0
+    drawn = visit.page.locator(".driftscope-chart .main-svg, [data-testid=stHtml] table, [data-testid=stTable], "
+                               "[data-testid=stMarkdown] table")
+    assert drawn.count() >= len(wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name):
+    one = lessons.lesson(name, "zh")
+    visit.page.set_viewport_size({"width": 1280, "height": 720})
+    visit.open(f"/present?lang=zh&lesson={name}")
+    made = slides(one)
+    for place, slide in enumerate(made):
+        expect(visit.page.locator(".driftscope-counter")).to_have_text(f"{place + 1} / {len(made)}")
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(plain(slide.heading))
+        visit.settle()
+        assert visit.page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
+        if slide.figure is not None:
+            assert visit.page.locator(".driftscope-chart .main-svg, table").count()
+        if place + 1 < len(made):
+            visit.page.keyboard.press("PageDown")
+    assert visit.page.url.endswith(f"slide={len(made) - 1}")
+    visit.page.keyboard.press("PageUp")
+    expect(visit.page.locator(".driftscope-counter")).to_have_text(f"{len(made) - 1} / {len(made)}")
+
+
+def test_keys_pressed_in_a_row_all_count(visit: Visit):
+    visit.open(f"/present?lang=en&lesson={NAMES[0]}")
+    for _ in range(3):
+        visit.page.keyboard.press("ArrowRight")
+    expect(visit.page.locator(".driftscope-counter")).to_have_text(re.compile("^4 / "))
+    visit.page.wait_for_function("new URL(location).searchParams.get('slide') === '3'")
+    visit.settle()
+    expect(visit.page.locator(".driftscope-counter")).to_have_text(re.compile("^4 / "))
+
+
+def test_the_notes_stand_in_a_second_window_that_moves_along(visit: Visit):
+    one = lessons.lesson(NAMES[0], "en")
+    visit.open(f"/present?lang=en&lesson={NAMES[0]}")
+    with visit.page.context.expect_page() as opened:
+        visit.page.keyboard.press("n")
+    notes = opened.value
+    expect(notes.locator(".driftscope-clock")).to_have_text(re.compile(r"\d\d:\d\d"))
+    visit.page.keyboard.press("ArrowRight")
+    expect(notes.get_by_role("heading", level=1)).to_have_text(one.sections[0].heading)
+    notes.keyboard.press("ArrowRight")
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text(one.sections[1].heading)
+
+
+def test_a_dial_of_a_lesson_stands_in_the_address_and_changes_its_figure(visit: Visit):
+    name, dial = next((name, lessons.lesson(name, "en").dials[0]) for name in NAMES if lessons.lesson(name, "en").dials)
+    visit.open(f"/lessons?lang=en&lesson={name}&guess=0")
+    before = visit.page.url
+    thumb = visit.page.get_by_role("slider").first
+    thumb.focus()
+    visit.page.keyboard.press("ArrowRight" if dial.at + 1 < len(dial.values) else "ArrowLeft")
+    visit.page.wait_for_function("before => location.href !== before", arg=before)
+    assert f"dials={dial.state}." in visit.page.url
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_list_leads_to_every_lesson(visit: Visit, lang):
+    visit.open(f"/lessons?lang={lang}")
+    for name in NAMES:
+        one = lessons.lesson(name, lang)
+        expect(visit.page.get_by_role("link", name=f"{one.number} · {one.title}")).to_be_visible()
+
+
+def test_a_lesson_that_there_is_none_of_is_said_above_the_list(visit: Visit):
+    visit.open("/lessons?lang=en&lesson=hello")
+    expect(visit.page.get_by_text("hello").first).to_be_visible()
+    expect(visit.page.get_by_role("link", name=lessons.lesson(NAMES[0], "en").title)).to_be_visible()
