@@ -28,6 +28,9 @@ LESSON_S = 900.0
 STARTS = ("drift.run", "live.start")
 """Words on the buttons that a visitor presses to have something computed."""
 
+MISSES_A_BROWSER = "streamlit.runtime.scriptrunner_utils.script_run_context"
+"""Streamlit's logger that warns at every widget of a script without a browser."""
+
 WAITS = ":material/hourglass:"
 
 
@@ -71,7 +74,7 @@ def main() -> int:
     if unknown:
         print(f"no lesson is called {unknown[0]!r}; allowed: {', '.join(lessons.names())}", file=sys.stderr)
         return 2
-    logging.getLogger("streamlit").setLevel(logging.ERROR)  # which misses a browser
+    logging.getLogger(MISSES_A_BROWSER).addFilter(lambda _record: False)
     service.start()
     failed = 0
     try:
