@@ -28,6 +28,9 @@ LESSON_S = 900.0
 STARTS = ("drift.run", "live.start")
 """Words on the buttons that a visitor presses to have something computed."""
 
+STOPS = ("drift.cancel", "live.stop")
+"""Words on the buttons that stop what is under way."""
+
 MISSES_A_BROWSER = "streamlit.runtime.scriptrunner_utils.script_run_context"
 """Streamlit's logger that warns at every widget of a script without a browser."""
 
@@ -63,8 +66,9 @@ def shown(visit: Visit) -> list[str]:
 
 
 def _waits(at: AppTest) -> bool:
-    return any(WAITS in said.value or getattr(said, "icon", "") == WAITS for said in (*at.caption, *at.info)) or bool(
-        at.get("progress"))
+    """Return whether something is under way: it is said, or can be stopped."""
+    said = any(WAITS in one.value or getattr(one, "icon", "") == WAITS for one in (*at.caption, *at.info))
+    return said or any(one.label in map(Words(LANG), STOPS) for one in at.button)
 
 
 def main() -> int:
