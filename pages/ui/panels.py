@@ -18,18 +18,13 @@ from core.trace import Trace
 from core.vocabulary import SITES
 from pages.ui import component, explain
 from pages.ui.cache import Measured
-from pages.ui.picture import Picture
+from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
 from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Lab, Viewpoint
 from pages.ui.views.depth import said_once
 from pages.ui.views.tokens import focus
-
-FORMATS: dict[str, tuple[str, str]] = {
-    ".csv": ("CSV", "text/csv"), ".parquet": ("Parquet", "application/vnd.apache.parquet"),
-}
-"""A download's ending → its name and its media type."""
 
 
 def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, place: str) -> None:
