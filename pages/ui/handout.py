@@ -1,7 +1,7 @@
 """A hand-out: titles, sentences, pictures and tables as one HTML file that fetches nothing.
 
-Its charts are drawn by the component of the pages (``assets/chart.js``), with plotly.js in the file. It knows pictures;
-it does not know runs, views or Streamlit's session. Whatever comes in is text: what is no mark of ours is shown as it is.
+The pages' own component (``assets/chart.js``) draws its charts, with plotly.js in the file. It knows pictures;
+it does not know runs, views or Streamlit's session. Whatever comes in is text: what is no mark of ours stands literally.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from core import table
 from core.trace import Trace
-from pages.ui import component, explain, handout_marks, theme
-from pages.ui.handout_marks import cell, marked
+from pages.ui import component, explain, theme
+from pages.ui.handout_marks import cell, folded, judgement, marked, paragraph
 from pages.ui.picture import FORMATS, Columns, Picture
 from pages.ui.text import Words
 
@@ -52,7 +52,7 @@ class Section:
     """A part of a hand-out: what stands in it, in this order.
 
     `lead`: Markdown; `pictures`, each defined with what `traces` (by variant) observed; `said`: by variant;
-    `tables`, `codes`: by what stands above them.
+    `tables`, `codes`: by what stands above them; `folded`: codes that are folded away.
     """
 
     heading: str
@@ -62,6 +62,7 @@ class Section:
     said: Mapping[str, Sequence[Said]] | None = None
     tables: Mapping[str, Columns] | None = None
     codes: Mapping[str, str] | None = None
+    folded: Mapping[str, str] | None = None
 
 
 def page(title: str, lead: str, sections: Sequence[Section], t: Words) -> str:
@@ -89,7 +90,7 @@ def _plotly() -> str:
 
 
 def _policy(script: str) -> str:
-    """Return the rule by which a browser runs our script, with what it unpacks, no other, and asks nobody for anything."""
+    """Return the rule by which a browser runs our script, what that unpacks, no other, and asks nobody for anything."""
     ours = base64.b64encode(sha256(script.encode()).digest()).decode()
     return (f"default-src 'none'; script-src 'sha256-{ours}' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
             "base-uri 'none'; form-action 'none'")
@@ -113,30 +114,32 @@ def _variables(look: theme.Palette) -> str:
 
 def _section(section: Section, figures: list[dict[str, Any]], t: Words) -> str:
     """Return a part as HTML; its figures are added to those that the script will draw."""
-    parts = [f"<h2>{html.escape(section.heading)}</h2>", f"<p class=lead>{marked(section.lead)}</p>" * bool(section.lead)]
+    parts = [f"<h2>{html.escape(section.heading)}</h2>", paragraph(section.lead, "lead")]
     parts += [_picture(picture, section.traces or {}, figures, t) for picture in section.pictures]
     parts += [_judged(name, said, t) for name, said in (section.said or {}).items()]
     for name, columns in (section.tables or {}).items():
         parts += [f"<h3>{html.escape(name)}</h3>", _table(columns)]
-    for name, code in (section.codes or {}).items():
-        parts += [f"<h3>{html.escape(name)}</h3>", f"<pre>{html.escape(code)}</pre>"]
+    parts += [f"<h3>{html.escape(name)}</h3>{_code(text)}" for name, text in (section.codes or {}).items()]
+    parts += [folded(name, _code(text)) for name, text in (section.folded or {}).items()]
     return "<section>" + "\n".join(part for part in parts if part) + "</section>"
+
+
+def _code(text: str) -> str:
+    return f"<pre>{html.escape(text)}</pre>"
 
 
 def _picture(picture: Picture, traces: Mapping[str, Trace], figures: list[dict[str, Any]], t: Words) -> str:
     """Return a picture with what it owes a reader: remarks, what its numbers are, the numbers, and files of them."""
-    parts = [f"<p class=remark>{marked(remark)}</p>" for remark in picture.remarks]
+    parts = [paragraph(remark, "remark") for remark in picture.remarks]
     if picture.figure is not None:
         parts.append(f'<div class=chart data-figure="{len(figures)}" style="min-height:{picture.height}px"></div>')
         figures.append({**component.drawn(picture.figure, picture.label), "height": picture.height,
                         "width": picture.width})
         figures[-1]["figure"]["layout"].pop("meta", None)  # films for a player, which is not here
     known = [trace for name, trace in traces.items() if picture.variant in ("", name)]
-    defined = "".join(f"<p>{marked(one.text)}</p>" + f"<pre>{html.escape(one.formula)}</pre>" * bool(one.formula)
-                      + f"<p class=lead>{marked(one.count)}</p>" * bool(one.count)
-                      for one in explain.definitions(picture.subject, known, t))
-    parts += [handout_marks.folded(t("drift.what"), defined), handout_marks.folded(t("drift.numbers"),
-                                                                                  _numbers(picture, t))]
+    defined = "".join(paragraph(one.text) + (_code(one.formula) if one.formula else "")
+                      + paragraph(one.count, "lead") for one in explain.definitions(picture.subject, known, t))
+    parts += [folded(t("drift.what"), defined), folded(t("drift.numbers"), _numbers(picture, t))]
     return f'<figure aria-label="{html.escape(picture.label)}">' + "\n".join(parts) + "</figure>"
 
 
@@ -149,12 +152,12 @@ def _numbers(picture: Picture, t: Words) -> str:
         content = table.FORMATS[ending](made)
         file = html.escape(f"driftscope-{picture.key}{ending}")
         if len(content) > DOWNLOAD_BYTES:
-            large.append(f"<p class=lead>{html.escape(t('handout.too_large', format=name))}</p>")
+            large.append(paragraph(t("handout.too_large", format=name), "lead"))
         else:
             links.append(f'<a class=button download="{file}" href="data:{media};base64,'
                          f'{base64.b64encode(content).decode()}">{html.escape(t("drift.download", format=name))}</a>')
     more = t("handout.rows", shown=ROWS, count=made.num_rows) if made.num_rows > ROWS else ""
-    return _table(columns) + f"<p class=lead>{html.escape(more)}</p>" * bool(more) + " ".join([*links, *large])
+    return _table(columns) + paragraph(more, "lead") + " ".join([*links, *large])
 
 
 def _table(columns: Columns) -> str:
@@ -167,7 +170,6 @@ def _table(columns: Columns) -> str:
 
 def _judged(name: str, said: Sequence[Said], t: Words) -> str:
     """Return what is said of one variant; what is folded comes last."""
-    open_, hidden = ("".join(handout_marks.judgement(one.text, one.alarm, one.expected)
-                             for one in said if one.folded is folded) for folded in (False, True))
-    more = handout_marks.folded(t("handout.more"), hidden) if hidden else ""
-    return f"<div class=judged><h3>{html.escape(name)}</h3>{open_}{more}</div>"
+    first, rest = ("".join(judgement(one.text, one.alarm, one.expected) for one in said if one.folded is away)
+                   for away in (False, True))
+    return f"<div class=judged><h3>{html.escape(name)}</h3>{first}{folded(t('handout.more'), rest)}</div>"

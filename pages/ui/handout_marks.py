@@ -48,9 +48,13 @@ def folded(heading: str, content: str) -> str:
     return f"<details><summary>{html.escape(heading)}</summary>{content}</details>" if content else ""
 
 
+def paragraph(text: str, look: str = "") -> str:
+    """Return a text in Markdown as a paragraph of a class of the style sheet; nothing where there is none."""
+    return f'<p class="{look}">{marked(text)}</p>' if text else ""
+
+
 def judgement(text: str, alarm: bool | None, expected: str) -> str:
     """Return a sentence in Markdown with the sign of what it says, and below it what was to be expected."""
     sign, look = SIGNS[alarm]
-    icon = f'<span class={look} aria-hidden=true>{sign}</span> ' if sign else ""
-    more = f"<p class=lead>{marked(expected)}</p>" if expected else ""
-    return f"<p>{icon}{marked(text)}</p>{more}"
+    icon = f"<span class={look} aria-hidden=true>{sign}</span> " if sign else ""
+    return f"<p>{icon}{marked(text)}</p>{paragraph(expected, 'lead')}"

@@ -12,11 +12,8 @@ import streamlit as st
 
 from core import table
 from core.comparison import pairing
-from core.drift import Verdict
-from core.landscape import where_to_look
-from core.trace import Trace
 from core.vocabulary import SITES
-from pages.ui import component, explain
+from pages.ui import component, explain, judging
 from pages.ui.cache import Measured
 from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
@@ -24,7 +21,6 @@ from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Lab, Viewpoint
 from pages.ui.views.depth import said_once
-from pages.ui.views.tokens import focus
 
 
 def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, place: str) -> None:
@@ -59,12 +55,6 @@ def lab(looked: Lab, shown: Mapping[str, str], t: Words, place: str) -> None:
         panel(one.picture, [], t, place)
 
 
-def first_broken(trace: Trace) -> Verdict | None:
-    """Return the judgement on where the forward pass is first not finite, or None where it is finite."""
-    made = trace.snapshots[-1].non_finite
-    return where_to_look(trace) if made is not None and made.direction == "forward" else None
-
-
 def choose(column: str, row: str) -> None:
     """Let the page show the site or role of this row, or look at the head of this layer; else it is none to choose."""
     for parameter, names in (("site", SITES), ("role", ROLES)):
@@ -78,16 +68,11 @@ def choose(column: str, row: str) -> None:
 def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:
     """Say what the traces tell: of every variant, or of the one that the view looks at."""
     st.subheader(t("drift.verdicts"))
-    judged = [focus(measured, shown)[0]] if looked.single else measured
-    columns = st.columns(min(len(judged), 3))
-    for index, one in enumerate(judged):
-        assert one.trace is not None
+    found = judging.of_view(looked, measured, shown)
+    columns = st.columns(min(len(found), 3))
+    for index, one in enumerate(found):
         with columns[index % len(columns)].container(border=True):
-            said = list(looked.judge(one.trace, one.experiment, shown))
-            broken = first_broken(one.trace)
-            if broken and not any(verdict.alarm for verdict in said[:looked.spoken]):
-                said.insert(0, broken)  # what is judged here is the finite part of a run that is not finite
-            explain.judgement(one.name, said, t, looked.spoken + (said[0] is broken))
+            explain.judgement(one.name, one.verdicts, t, one.spoken)
 
 
 def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:

@@ -21,16 +21,13 @@ from pages.ui import explain, link, shelf, stored
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
 from pages.ui.places import DRIFT, LIVE
-from pages.ui.stored import LOOKS, Stored
+from pages.ui.stored import FACTS, LOOKS, Stored
 from pages.ui.text import Words, escaped
 from pages.ui.training import spoken_time
 
 PAGES = Path(__file__).resolve().parents[1]
 ASKED = "runs.asked"
 """The runs that the visitor is asked about before they are deleted."""
-
-FACTS = ("engine", "torch", "numpy", "python", "device", "device_name", "dtype", "threads", "seed")
-"""What the provenance of a run says that is shown, in this order."""
 
 
 def under_way(runs: Sequence[Stored]) -> bool:
