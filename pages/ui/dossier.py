@@ -19,6 +19,7 @@ from pages.ui import explain, feed, handout, judging, stored
 from pages.ui.cache import Measured
 from pages.ui.handout import Said, Section
 from pages.ui.judging import Judged
+from pages.ui.link import Variant
 from pages.ui.picture import Columns
 from pages.ui.text import Words
 from pages.ui.views import Viewpoint
@@ -41,9 +42,9 @@ def of_page(place: str, looked: Viewpoint, measured: Sequence[Measured], shown: 
     return page(t(f"{place}.title"), [of_view(place, looked, again, shown, t)], again, t)
 
 
-def of_live(looked: LiveView, watched: Sequence[Watched], shown: Shown, t: Words) -> bytes:
+def of_live(looked: LiveView, runs: Sequence[tuple[str, Variant]], shown: Shown, t: Words) -> bytes:
     """Return the file of what the live page shows of trainings, as they are now. Errors: StoreError."""
-    again = feed.watch([(one.run.id, one.variant) for one in watched])
+    again = feed.watch(runs)
     return page(t("live.title"), [of_trainings(looked, again, shown, t)], again, t)
 
 
@@ -61,13 +62,14 @@ def of_view(place: str, looked: Viewpoint, measured: Sequence[Measured], shown: 
 
 def of_trainings(looked: LiveView, watched: Sequence[Watched], shown: Shown, t: Words) -> Section:
     """Return a view of trainings as a section: its pictures, and what each training has come to."""
+    lead = t("handout.last_step", step=feed.steps(watched)[-1]) if looked.player else ""
     return replace(_section("live", shown, watched, [judging.of_training(one) for one in watched], t),
-                   pictures=looked.make(watched, shown, t))
+                   pictures=looked.make(watched, shown, t), lead=lead)
 
 
 def _section(place: str, shown: Shown, measured: Sequence[Measured], judged: Sequence[Judged], t: Words) -> Section:
-    return Section(t(f"{place}_view.{shown['view']}"), t(f"{place}_view_help.{shown['view']}"),
-                   traces={one.name: one.trace for one in measured if one.trace is not None},
+    traces = {one.name: one.trace for one in measured if one.trace is not None}
+    return Section(t(f"{place}_view.{shown['view']}"), traces=traces,
                    said={one.name: _said(one, t) for one in judged})
 
 

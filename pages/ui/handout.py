@@ -1,7 +1,7 @@
 """A hand-out: titles, sentences, pictures and tables as one HTML file that fetches nothing.
 
 The pages' own component (``assets/chart.js``) draws its charts, with plotly.js in the file. It knows pictures;
-it does not know runs, views or Streamlit's session. Whatever comes in is text: what is no mark of ours stands literally.
+it does not know runs, views or Streamlit's session. Whatever comes in is text: what is no mark of ours is literal.
 """
 
 from __future__ import annotations

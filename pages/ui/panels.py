@@ -6,6 +6,7 @@ It knows Streamlit and pictures; it does not know what a picture shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -13,7 +14,7 @@ import streamlit as st
 from core import table
 from core.comparison import pairing
 from core.vocabulary import SITES
-from pages.ui import component, explain, judging
+from pages.ui import component, dossier, explain, judging
 from pages.ui.cache import Measured
 from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
@@ -44,6 +45,8 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
     if looked.more is not None:
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
+    kept = [replace(one, trace=None) for one in stage.finished]  # until a visitor asks for the file
+    hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t)
     judgements(looked, stage.finished, shown, t)
 
 
@@ -111,6 +114,12 @@ def numbers(picture: Picture, t: Words, place: str) -> None:
             st.download_button(t("drift.download", format=name), partial(table.FORMATS[ending], made),
                                f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
                                key=f"download.{place}.{picture.key}{ending}", on_click="ignore")
+
+
+def hand_out(make: Callable[[], bytes], name: str, t: Words) -> None:
+    """Draw the button that downloads what is on screen as one HTML file, which `make` makes when it is asked for."""
+    st.download_button(t("handout.button"), make, f"driftscope-{name}.html", "text/html", on_click="ignore",
+                       icon=":material/description:", help=t("handout.help"), key=f"handout.{name}")
 
 
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:

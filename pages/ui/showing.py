@@ -7,12 +7,13 @@ It knows Streamlit, views and judgements; which runs there are, and how they are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import streamlit as st
 
 from core import service
 from core.service import RunView, StoreError
-from pages.ui import autopsy_card, explain, feed, judging, panels
+from pages.ui import autopsy_card, dossier, explain, feed, judging, panels
 from pages.ui.link import Variant
 from pages.ui.places import LAST as LAST_STEP
 from pages.ui.player import player
@@ -68,6 +69,9 @@ def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Varian
     prints = [one for one in having if one.run.provenance]
     if prints:
         panels.pairing_and_protocol(prints, t)
+    if len(prints) == len(having):
+        kept = [(one.run.id, one.variant) for one in having]
+        panels.hand_out(partial(dossier.of_live, looked, kept, shown, t), f"live-{shown['view']}", t)
     while_active([one.run for one in having], JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
 
 
