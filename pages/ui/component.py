@@ -17,6 +17,7 @@ import streamlit as st
 
 from pages.ui import stream, theme
 from pages.ui.language import words
+from pages.ui.text import Words
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
@@ -53,28 +54,25 @@ def draw(figure: go.Figure, key: str, *, label: str, height: int = 520, width: i
     ``layout.meta`` may say how it follows the player of that feed: ``{"film": {"steps": [...], "traces": {"0": {"y":
     rows}}}}``: trace 0 shows the row of the recorded step there; ``{"cursor": True}``: x counts steps, a line is there.
     """
-    t = words()
     picked: dict[str, Any] = {} if on_pick is None else {"on_picked_change": lambda: _pick(key, on_pick)}
-    _mount(
-        key=key,
-        data={
-            "figure": _bare(figure),
-            "templates": {base: theme.template(base).to_plotly_json() for base in theme.PALETTES},
-            "scale": scale,
-            "library": stream.PLOTLY,
-            "module": stream.FEED,
-            "feed": feed,
-            "name": name,
-            "lang": t.lang,
-            "phrases": {said: t(ours) for said, ours in PHRASES.items()},
-            "label": label,
-            "failure": t("chart.failed"),
-            "height": height,
-            "width": width,
-            "picks": on_pick is not None,
-        },
-        **picked,
-    )
+    served = {"library": stream.PLOTLY, "module": stream.FEED, "feed": feed, "name": name, "scale": scale}
+    shape = {"height": height, "width": width, "picks": on_pick is not None}
+    _mount(key=key, data={**drawn(figure, label), **spoken(words()), **served, **shape}, **picked)
+
+
+def drawn(figure: go.Figure, label: str) -> dict[str, Any]:
+    """Return what ``assets/chart.js`` is handed of one figure."""
+    return {"figure": _bare(figure), "label": label}
+
+
+def spoken(t: Words) -> dict[str, Any]:
+    """Return what ``assets/chart.js`` is handed whatever it draws: the looks of both themes, and words."""
+    return {
+        "templates": {base: theme.template(base).to_plotly_json() for base in theme.PALETTES},
+        "lang": t.lang,
+        "phrases": {said: t(ours) for said, ours in PHRASES.items()},
+        "failure": t("chart.failed"),
+    }
 
 
 def _pick(key: str, on_pick: Callable[[str, str], None]) -> None:

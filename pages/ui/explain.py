@@ -6,7 +6,8 @@ It knows the text keys that belong to the engine's codes; it computes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
@@ -171,9 +172,14 @@ def notice(about: Notice, t: Words) -> str:
 def pairing_badge(pairing: Pairing, t: Words) -> None:
     """Draw the badge that says what the variants have in common."""
     icon, color = PAIRING_LOOK[pairing.code]
+    said, why = paired(pairing, t)
+    st.badge(said, icon=icon, color=color, help=why)  # type: ignore[arg-type]
+
+
+def paired(pairing: Pairing, t: Words) -> tuple[str, str]:
+    """Say what the variants have in common, and what that means."""
     named = t("allowed.and").join(t(f"field.{path.partition('.')[2]}") for path in pairing.fields)
-    st.badge(t(f"pairing.{pairing.code}", fields=named), icon=icon, color=color,  # type: ignore[arg-type]
-             help=t(f"pairing_help.{pairing.code}", fields=named))
+    return t(f"pairing.{pairing.code}", fields=named), t(f"pairing_help.{pairing.code}", fields=named)
 
 
 def protocol(experiment: Experiment, provenance: Mapping[str, object], t: Words) -> str:
@@ -191,30 +197,42 @@ def what(subject: Subject, traces: Sequence[Trace], t: Words, key: str) -> None:
     if not fold.open:
         return
     with fold:
-        for statistic in subject.statistics:
-            name = f"`{'grad_' * subject.gradient}{statistic}`"
-            unit = STATISTICS[statistic].unit
-            said = t("explain.unit", unit=t(f"axis.{unit}")) if unit else t("explain.unit_own")
-            st.markdown(f"**{t(f'statistic.{statistic}')}** ({name})  \n{t(f'what.{statistic}')} {said}")
-            st.code(t(f"formula.{statistic}"), language=None)
-        for name in subject.extra:
-            st.markdown(f"**{t(f'extra.{name}')}** (`{name}`)  \n{t(f'what.{name}')}")
-            st.code(t(f"formula.{name}"), language=None)
-        if subject.gradient:
-            st.markdown(t("explain.gradient"))
-        _sites(subject, traces, t)
+        for one in definitions(subject, traces, t):
+            st.markdown(one.text)
+            if one.formula:
+                st.code(one.formula, language=None)
+            if one.count:
+                st.caption(one.count)
         first = next(iter((*subject.statistics, *subject.extra, *subject.sites)), "")
         st.page_link(GLOSSARY, label=t("glossary.open"), icon=":material/menu_book:",
                      query_params={"term": first, PARAMETER: t.lang})
 
 
-def _sites(subject: Subject, traces: Sequence[Trace], t: Words) -> None:
-    """Say of each site what it is, over which axes its numbers are reduced, and how many entries there are."""
+@dataclass(frozen=True)
+class Definition:
+    """What one number is, or where it is taken: a text in Markdown, its formula, over how many entries."""
+
+    text: str
+    formula: str = ""
+    count: str = ""
+
+
+def definitions(subject: Subject, traces: Sequence[Trace], t: Words) -> Iterator[Definition]:
+    """Yield what a picture's numbers are: of each statistic and extra, of gradients, and of each site with its axes."""
+    for statistic in subject.statistics:
+        name = f"`{'grad_' * subject.gradient}{statistic}`"
+        unit = STATISTICS[statistic].unit
+        said = t("explain.unit", unit=t(f"axis.{unit}")) if unit else t("explain.unit_own")
+        yield Definition(f"**{t(f'statistic.{statistic}')}** ({name})  \n{t(f'what.{statistic}')} {said}",
+                         t(f"formula.{statistic}"))
+    for name in subject.extra:
+        yield Definition(f"**{t(f'extra.{name}')}** (`{name}`)  \n{t(f'what.{name}')}", t(f"formula.{name}"))
+    if subject.gradient:
+        yield Definition(t("explain.gradient"))
     for site in subject.sites:
         said = t("explain.axes", axes=subject.axes or SITES[site].shape)
-        st.markdown(f"**{t(f'site.{site}')}** (`{site}`)  \n{t(f'site_help.{site}')} {said}")
-        if counted := entries(subject, site, traces, t):
-            st.caption(counted)
+        yield Definition(f"**{t(f'site.{site}')}** (`{site}`)  \n{t(f'site_help.{site}')} {said}",
+                         count=entries(subject, site, traces, t))
 
 
 def entries(subject: Subject, site: str, traces: Sequence[Trace], t: Words) -> str:

@@ -6,30 +6,22 @@ It knows Streamlit and pictures; it does not know what a picture shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
 from core import table
 from core.comparison import pairing
-from core.drift import Verdict
-from core.landscape import where_to_look
-from core.trace import Trace
 from core.vocabulary import SITES
-from pages.ui import component, explain
+from pages.ui import component, dossier, explain, judging
 from pages.ui.cache import Measured
-from pages.ui.picture import Picture
+from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
 from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Lab, Viewpoint
 from pages.ui.views.depth import said_once
-from pages.ui.views.tokens import focus
-
-FORMATS: dict[str, tuple[str, str]] = {
-    ".csv": ("CSV", "text/csv"), ".parquet": ("Parquet", "application/vnd.apache.parquet"),
-}
-"""A download's ending → its name and its media type."""
 
 
 def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, place: str) -> None:
@@ -53,6 +45,8 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
     if looked.more is not None:
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
+    kept = [replace(one, trace=None) for one in stage.finished]  # until a visitor asks for the file
+    hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t)
     judgements(looked, stage.finished, shown, t)
 
 
@@ -62,12 +56,6 @@ def lab(looked: Lab, shown: Mapping[str, str], t: Words, place: str) -> None:
         icon = "" if one.alarm is None else explain.sign(one.alarm)
         st.markdown(f"{icon} {one.said}".strip())
         panel(one.picture, [], t, place)
-
-
-def first_broken(trace: Trace) -> Verdict | None:
-    """Return the judgement on where the forward pass is first not finite, or None where it is finite."""
-    made = trace.snapshots[-1].non_finite
-    return where_to_look(trace) if made is not None and made.direction == "forward" else None
 
 
 def choose(column: str, row: str) -> None:
@@ -83,16 +71,11 @@ def choose(column: str, row: str) -> None:
 def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:
     """Say what the traces tell: of every variant, or of the one that the view looks at."""
     st.subheader(t("drift.verdicts"))
-    judged = [focus(measured, shown)[0]] if looked.single else measured
-    columns = st.columns(min(len(judged), 3))
-    for index, one in enumerate(judged):
-        assert one.trace is not None
+    found = judging.of_view(looked, measured, shown)
+    columns = st.columns(min(len(found), 3))
+    for index, one in enumerate(found):
         with columns[index % len(columns)].container(border=True):
-            said = list(looked.judge(one.trace, one.experiment, shown))
-            broken = first_broken(one.trace)
-            if broken and not any(verdict.alarm for verdict in said[:looked.spoken]):
-                said.insert(0, broken)  # what is judged here is the finite part of a run that is not finite
-            explain.judgement(one.name, said, t, looked.spoken + (said[0] is broken))
+            explain.judgement(one.name, one.verdicts, t, one.spoken)
 
 
 def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
@@ -131,6 +114,12 @@ def numbers(picture: Picture, t: Words, place: str) -> None:
             st.download_button(t("drift.download", format=name), partial(table.FORMATS[ending], made),
                                f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
                                key=f"download.{place}.{picture.key}{ending}", on_click="ignore")
+
+
+def hand_out(make: Callable[[], bytes], name: str, t: Words) -> None:
+    """Draw the button that downloads what is on screen as one HTML file, which `make` makes when it is asked for."""
+    st.download_button(t("handout.button"), make, f"driftscope-{name}.html", "text/html", on_click="ignore",
+                       icon=":material/description:", help=t("handout.help"), key=f"handout.{name}")
 
 
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:

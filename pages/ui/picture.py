@@ -13,6 +13,11 @@ import plotly.graph_objects as go
 Columns = Mapping[str, Sequence[object]]
 """A table, column by column: name → values of equal number; None where a row has none."""
 
+FORMATS: Mapping[str, tuple[str, str]] = {
+    ".csv": ("CSV", "text/csv"), ".parquet": ("Parquet", "application/vnd.apache.parquet"),
+}
+"""A download's ending → its name and its media type."""
+
 
 @dataclass(frozen=True)
 class Subject:

@@ -17,20 +17,17 @@ from core import netcdf, service, table
 from core.experiment import Experiment
 from core.runs import NAME_LETTERS
 from core.service import RunView, StoreError
-from pages.ui import explain, link, shelf, stored
+from pages.ui import explain, export, link, panels, shelf, stored
 from pages.ui.language import PARAMETER
 from pages.ui.link import View
 from pages.ui.places import DRIFT, LIVE
-from pages.ui.stored import LOOKS, Stored
+from pages.ui.stored import FACTS, LOOKS, Stored
 from pages.ui.text import Words, escaped
 from pages.ui.training import spoken_time
 
 PAGES = Path(__file__).resolve().parents[1]
 ASKED = "runs.asked"
 """The runs that the visitor is asked about before they are deleted."""
-
-FACTS = ("engine", "torch", "numpy", "python", "device", "device_name", "dtype", "threads", "seed")
-"""What the provenance of a run says that is shown, in this order."""
 
 
 def under_way(runs: Sequence[Stored]) -> bool:
@@ -267,6 +264,8 @@ def downloads(run: Stored, t: Words) -> None:
             st.download_button(t("runs.download", format=name, size=about), partial(content, ending, run.view.id),
                                f"driftscope-{run.view.id}{ending}", media, icon=":material/download:",
                                key=f"runs.download{ending}", on_click="ignore", disabled=not run.view.steps_done)
+        if run.view.over and run.view.steps_done and run.experiment:
+            panels.hand_out(partial(export.made, [run.view.id], (), t), run.view.id, t)
 
 
 def content(ending: str, run_id: str) -> bytes:

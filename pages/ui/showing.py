@@ -7,15 +7,13 @@ It knows Streamlit, views and judgements; which runs there are, and how they are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
-from core import drift, service
-from core.learning import learning
+from core import service
 from core.service import RunView, StoreError
-from core.trace import Trace
-from pages.ui import autopsy_card, explain, feed, panels
+from pages.ui import autopsy_card, dossier, explain, feed, judging, panels
 from pages.ui.link import Variant
 from pages.ui.places import LAST as LAST_STEP
 from pages.ui.player import player
@@ -71,6 +69,9 @@ def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Varian
     prints = [one for one in having if one.run.provenance]
     if prints:
         panels.pairing_and_protocol(prints, t)
+    if len(prints) == len(having):
+        kept = [(one.run.id, one.variant) for one in having]
+        panels.hand_out(partial(dossier.of_live, looked, kept, shown, t), f"live-{shown['view']}", t)
     while_active([one.run for one in having], JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
 
 
@@ -107,13 +108,9 @@ def _judge(runs: Sequence[tuple[str, Variant]], t: Words) -> None:
     st.subheader(t("drift.verdicts"))
     columns = st.columns(min(len(runs), 3))
     for index, one in enumerate(feed.watch(runs)):
-        film = one.film
-        said = [learning(film.steps, film.losses, film.events, one.experiment)]
-        if film.trace is not None:
-            now = drift.verdicts(Trace(film.trace.snapshots[-1:]), one.experiment)
-            said += [replace(verdict, expected="") for verdict in now]  # what is expected holds at initialization
+        judged = judging.of_training(one)
         with columns[index % len(columns)].container(border=True):
-            explain.judgement(one.name, said, t)
+            explain.judgement(judged.name, judged.verdicts, t)
 
 
 def _stand(step: int | None) -> None:

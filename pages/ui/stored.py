@@ -41,6 +41,9 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
 """Status of a run → its sign in a table, and icon and colour of its badge."""
 
 
+FACTS = ("engine", "torch", "numpy", "python", "device", "device_name", "dtype", "threads", "seed")
+"""What the provenance of a run says that is shown, in this order."""
+
 FIRST = ("model.norm", "model.placement", "model.init", "protocol.optimizer", "protocol.lr", "protocol.dtype",
          "protocol.seed")
 LAST = ("model.n_layers", "model.d_model", "model.n_heads", "model.head_dim", "model.d_ff", "input.batch",
@@ -219,8 +222,13 @@ def valued(path: str, value: Any, t: Words) -> str:
 
 def command(run: Stored) -> str:
     """Return the command line that computes the run again and writes its table."""
-    given = "".join(f" --set {shlex.quote(f'{path}={_literal(value)}')}" for path, value in run.changes.items())
-    return f"python -m core run --preset pre_layernorm{given} --out driftscope-{run.view.id}.parquet"
+    return command_of(run.changes, run.view.id)
+
+
+def command_of(changes: Mapping[str, Any], run_id: str) -> str:
+    """Return the command line of what differs so from the default experiment."""
+    given = "".join(f" --set {shlex.quote(f'{path}={_literal(value)}')}" for path, value in changes.items())
+    return f"python -m core run --preset pre_layernorm{given} --out driftscope-{run_id}.parquet"
 
 
 def _literal(value: Any) -> str:
