@@ -118,10 +118,10 @@ def with_costs(bench: Bench, base: Experiment, t: Words) -> Bench:
         if not service.ready_to_ask():
             return bench
         if cache.must_ask([wanted], look):
-            progress.offer([wanted], t, look)
+            progress.offer([wanted], t, "bench.costs", look)
             return bench
         (costed,) = cache.measure([Variant({}, wanted, t("bench.costs_name"))], look=look)
-        progress.watch([costed], t)
+        progress.watch([costed], t, "bench.costs")
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
         return bench

@@ -75,4 +75,4 @@ def _compare(looked: Viewpoint, desk: Controls, place: Place, t: Words) -> None:
 def taken(looked: Viewpoint, variants: Sequence[Variant], shown: Mapping[str, str], t: Words, key: str) -> Stage:
     """Measure variants as a view wants it; what stands in the way is said. `key`: of the place where it is drawn."""
     measured = looked.take(variants, shown, t, key) if looked.take else stage.measured(variants, t, key)
-    return stage.closer(measured, shown, looked.closer, t) if looked.closer else measured
+    return stage.closer(measured, shown, looked.closer, t, key) if looked.closer else measured

@@ -69,7 +69,7 @@ def lengths(variants: Sequence[Variant], _shown: Shown, t: Words, place: str) ->
     return stage.measured(list(distinct.values()), t, f"{place}.lengths", PaddingShift())
 
 
-def gap(variants: Sequence[Variant], shown: Shown, t: Words, _place: str) -> Stage:
+def gap(variants: Sequence[Variant], shown: Shown, t: Words, place: str) -> Stage:
     """Show the trainings of the variants as far as they are, with the buttons that start and stop them."""
     steps = int(shown["steps"])
     try:
@@ -78,14 +78,16 @@ def gap(variants: Sequence[Variant], shown: Shown, t: Words, _place: str) -> Sta
     except ExperimentError as error:  # what evaluation takes, such as a single token, training may not
         st.error(explain.refused(error, t), icon=":material/block:")
         return Stage()
-    having = [one for one in trainings(taken, t, EvaluationGap()) if one.trace is not None]
+    having = [one for one in trainings(taken, t, place, EvaluationGap()) if one.trace is not None]
     return Stage(tuple(having), places=tuple(taken.index(one.variant) for one in having))
 
 
-def trainings(variants: Sequence[Variant], t: Words, look: Look | None = None, over: bool = True) -> list[Watched]:
+def trainings(variants: Sequence[Variant], t: Words, place: str, look: Look | None = None,
+              over: bool = True) -> list[Watched]:
     """Return the trainings of variants that were started, with the buttons that start and stop them.
 
-    `look`: what their runs keep besides; `over`: whether those that are over are spoken of too.
+    `place`: where on a page they stand; `look`: what their runs keep besides; `over`: whether those that are over are
+    spoken of too.
     """
     if not service.ready_to_ask():
         progress.engine(t)
@@ -94,10 +96,11 @@ def trainings(variants: Sequence[Variant], t: Words, look: Look | None = None, o
         st.error(explain.refused(refused, t), icon=":material/block:")
     runs = _runs(variants, look)
     if not all(runs):
-        _offer([one.experiment for one, run in zip(variants, runs, strict=True) if not run], look, t)
+        _offer([one.experiment for one, run in zip(variants, runs, strict=True) if not run], place, look, t)
     watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
     if over or not all(one.run.over for one in watched):
-        training.follow([one.run for one in watched], [one.name for one in watched], training.shape(watched), t)
+        training.follow([one.run for one in watched], [one.name for one in watched], training.shape(watched), t,
+                        place)
     return watched
 
 
@@ -128,12 +131,12 @@ def _key(experiment: Experiment, look: Look | None) -> str:
     return experiment.canonical_json() + ("" if look is None else look.code)
 
 
-def _offer(missing: Sequence[Experiment], look: Look | None, t: Words) -> None:
+def _offer(missing: Sequence[Experiment], place: str, look: Look | None, t: Words) -> None:
     """Say what the trainings would take, and wait for Start."""
     total = together([cost(one) for one in missing])
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.button(t("live.start"), type="primary", icon=":material/play_arrow:", on_click=_start,
-                  args=(list(missing), look))
+                  args=(list(missing), look), key=f"start.{place}")
         st.markdown(t("batchnorm.estimate", variants=len(missing), steps=missing[0].protocol.steps,
                       time=training.spoken_time(total.seconds, t)))
 

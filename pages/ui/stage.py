@@ -49,7 +49,7 @@ def measured(variants: Sequence[Variant], t: Words, place: str, look: Look | Non
         if not service.ready_to_ask():
             progress.engine(t)
         elif cache.must_ask(experiments, look):
-            progress.offer(experiments, t, look)
+            progress.offer(experiments, t, place, look)
             return _earlier(place)
         else:
             return _watched(cache.measure(variants, place, look), t, place)
@@ -59,28 +59,28 @@ def measured(variants: Sequence[Variant], t: Words, place: str, look: Look | Non
 
 
 def closer(stage: Stage, shown: Mapping[str, str], look: Callable[[Experiment, Mapping[str, str]], Look | None],
-           t: Words) -> Stage:
+           t: Words, place: str) -> Stage:
     """Return the stage with a look at one head of the variant that `shown` is about; where that takes time, say so."""
     if not (stage.current and stage.finished):
         return stage
-    place = int(stage.among_finished(shown["who"]))
-    one = stage.finished[place]
+    who = int(stage.among_finished(shown["who"]))
+    one = stage.finished[who]
     wanted = look(one.experiment, shown)
     if wanted is None:
         return stage
     if cache.must_ask([one.experiment], wanted):
-        progress.offer([one.experiment], t, wanted)
+        progress.offer([one.experiment], t, f"{place}.closer", wanted)
         return stage
-    (looked,) = cache.measure([one.variant], look=wanted)
-    progress.watch([looked], t)
+    (looked,) = cache.measure([one.variant], place, wanted)
+    progress.watch([looked], t, f"{place}.closer")
     if looked.trace is None:
         return stage
     seen = replace(one, closer=looked.trace.snapshots[-1])
-    return replace(stage, finished=(*stage.finished[:place], seen, *stage.finished[place + 1:]))
+    return replace(stage, finished=(*stage.finished[:who], seen, *stage.finished[who + 1:]))
 
 
 def _watched(measured: Sequence[Measured], t: Words, place: str) -> Stage:
-    progress.watch(measured, t)
+    progress.watch(measured, t, place)
     finished = tuple(one for one in measured if one.trace)
     if not finished:
         return _earlier(place)

@@ -113,10 +113,13 @@ def _first(t: Words, expanded: bool) -> None:
                 fields.widget(path, t)
 
 
-def follow(runs: Sequence[RunView], names: Sequence[str], drawn: Shape, t: Words) -> None:
-    """Draw how far the runs are, again and again while they are under way. `drawn`: their `shape` now."""
+def follow(runs: Sequence[RunView], names: Sequence[str], drawn: Shape, t: Words, place: str = "live") -> None:
+    """Draw how far the runs are, again and again while they are under way. `drawn`: their `shape` now.
+
+    `place`: where on a page they stand.
+    """
     if runs:
-        while_active(runs, WATCH_S)(_progress)([run.id for run in runs], list(names), drawn, t)
+        while_active(runs, WATCH_S)(_progress)([run.id for run in runs], list(names), drawn, t, place)
 
 
 def _follow_earlier(watched: Sequence[Watched], t: Words) -> None:
@@ -204,7 +207,7 @@ def shape(watched: Sequence[Watched]) -> Shape:
     return tuple((one.run.status if one.run.over else "", one.trace is not None) for one in watched)
 
 
-def _progress(run_ids: list[str], names: list[str], drawn: Shape, t: Words) -> None:
+def _progress(run_ids: list[str], names: list[str], drawn: Shape, t: Words, place: str) -> None:
     """Show how far the runs are, and the buttons that stop them or let them go on."""
     runs = service.view(run_ids)
     now = tuple((run.status if run.over else "", run.steps_done > 0 or before[1])
@@ -216,7 +219,7 @@ def _progress(run_ids: list[str], names: list[str], drawn: Shape, t: Words) -> N
         for name, run in zip(names, runs, strict=True):
             _row(name, run, resumable, t)
         with st.container(horizontal=True):
-            _buttons(runs, t)
+            _buttons(runs, t, place)
     if service.state().status == "failed":
         st.error(t("drift.engine_failed", reason=escaped(service.state().reason)), icon=":material/error:")
 
@@ -259,15 +262,15 @@ _SAID: dict[str, Say] = {
 """Status of a run → what says it."""
 
 
-def _buttons(runs: Sequence[RunView], t: Words) -> None:
+def _buttons(runs: Sequence[RunView], t: Words, place: str) -> None:
     """Draw the buttons. What they do is done before anything is drawn, for drawing may end in drawing the page anew."""
     active = [run.id for run in runs if not run.over]
     ended = [run.id for run in runs if run.status in service.RESUMABLE]
     if active:
-        st.button(t("live.stop"), icon=":material/stop:", key=f"live.stop.{runs[0].id}", on_click=service.cancel,
+        st.button(t("live.stop"), icon=":material/stop:", key=f"{place}.stop.{runs[0].id}", on_click=service.cancel,
                   args=(active,))
     if ended:
-        st.button(t("live.resume"), icon=":material/play_arrow:", type="primary", key=f"live.resume.{runs[0].id}",
+        st.button(t("live.resume"), icon=":material/play_arrow:", type="primary", key=f"{place}.resume.{runs[0].id}",
                   on_click=_resume, args=(ended,))
 
 
