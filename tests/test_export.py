@@ -21,13 +21,13 @@ from core.database import RUNS
 from core.experiment import parse
 from core.store import Ask, Store
 from core.table import shown
-from pages.ui import component, export, feed, handout
+from pages.ui import component, dossier, export, feed, handout
 from pages.ui.cache import Measured
 from pages.ui.handout_marks import marked
 from pages.ui.picture import FORMATS, Picture, Subject
-from pages.ui.places import DRIFT, LIVE
+from pages.ui.places import DRIFT, LIVE, PRECISION
 from pages.ui.text import LANGUAGES, Words, escaped
-from pages.ui.views import VIEWS
+from pages.ui.views import PRECISION_VIEWS, VIEWS, Lab
 from pages.ui.views.training import LIVE_VIEWS
 
 MODEL = {"n_layers": 2, "d_model": 16, "n_heads": 2}
@@ -132,6 +132,15 @@ def test_a_hand_out_of_any_view_has_all_its_pictures_with_their_numbers_and_is_n
         written = [["" if one is None else shown(one) if isinstance(one, float) else str(one) for one in values]
                    for values in columns.values()]
         assert [list(row) for row in zip(*rows[1:], strict=True)] == (written if count else [])
+
+
+@pytest.mark.parametrize("view", [name for name, one in PRECISION_VIEWS.items() if isinstance(one, Lab)])
+def test_a_view_of_numbers_alone_is_handed_out_with_what_is_said_of_each_picture(view):
+    t, shown_there = Words("zh"), {**PRECISION.defaults, "view": view}
+    read = Read(dossier.of_lab("precision", PRECISION_VIEWS[view], shown_there, t).decode())
+    told = PRECISION_VIEWS[view].make(shown_there, t)
+    assert [attrs["aria-label"] for tag, attrs in read.tags if tag == "figure"] == [one.picture.label for one in told]
+    assert all(Read(marked(one.said)).text in read.text for one in told)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

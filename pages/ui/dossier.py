@@ -22,7 +22,7 @@ from pages.ui.judging import Judged
 from pages.ui.link import Variant
 from pages.ui.picture import Columns
 from pages.ui.text import Words
-from pages.ui.views import Viewpoint
+from pages.ui.views import Lab, Viewpoint
 from pages.ui.views.depth import said_once
 from pages.ui.views.training import LiveView
 from pages.ui.watching import Watched
@@ -46,6 +46,14 @@ def of_live(looked: LiveView, runs: Sequence[tuple[str, Variant]], shown: Shown,
     """Return the file of what the live page shows of trainings, as they are now. Errors: StoreError."""
     again = feed.watch(runs)
     return page(t("live.title"), [of_trainings(looked, again, shown, t)], again, t)
+
+
+def of_lab(place: str, looked: Lab, shown: Shown, t: Words) -> bytes:
+    """Return the file of a view of numbers alone: each of its pictures below what is said of it."""
+    sections = [Section(one.picture.label, pictures=[one.picture], said={"": [Said(one.said, one.alarm)]})
+                for one in looked.make(shown, t)]
+    title = [t(f"{place}.title"), t(f"{place}_view.{shown['view']}")]
+    return handout.page(" · ".join(title), t("handout.lead"), sections, t).encode()
 
 
 def _again(one: Measured) -> Measured:

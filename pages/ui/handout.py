@@ -135,7 +135,8 @@ def _picture(picture: Picture, traces: Mapping[str, Trace], figures: list[dict[s
         parts.append(f'<div class=chart data-figure="{len(figures)}" style="min-height:{picture.height}px"></div>')
         figures.append({**component.drawn(picture.figure, picture.label), "height": picture.height,
                         "width": picture.width})
-        figures[-1]["figure"]["layout"].pop("meta", None)  # films for a player, which is not here
+        for film in ("film", "cursor"):  # for a player, which is not here
+            figures[-1]["figure"]["layout"].get("meta", {}).pop(film, None)
     known = [trace for name, trace in traces.items() if picture.variant in ("", name)]
     defined = "".join(paragraph(one.text) + (_code(one.formula) if one.formula else "")
                       + paragraph(one.count, "lead") for one in explain.definitions(picture.subject, known, t))
@@ -172,4 +173,5 @@ def _judged(name: str, said: Sequence[Said], t: Words) -> str:
     """Return what is said of one variant; what is folded comes last."""
     first, rest = ("".join(judgement(one.text, one.alarm, one.expected) for one in said if one.folded is away)
                    for away in (False, True))
-    return f"<div class=judged><h3>{html.escape(name)}</h3>{first}{folded(t('handout.more'), rest)}</div>"
+    head = f"<h3>{html.escape(name)}</h3>" if name else ""
+    return f"<div class=judged>{head}{first}{folded(t('handout.more'), rest)}</div>"

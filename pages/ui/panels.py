@@ -56,6 +56,7 @@ def lab(looked: Lab, shown: Mapping[str, str], t: Words, place: str) -> None:
         icon = "" if one.alarm is None else explain.sign(one.alarm)
         st.markdown(f"{icon} {one.said}".strip())
         panel(one.picture, [], t, place)
+    hand_out(partial(dossier.of_lab, place, looked, dict(shown), t), f"{place}-{shown['view']}", t)
 
 
 def choose(column: str, row: str) -> None:
