@@ -45,6 +45,7 @@ reading.markdown(t("home.figure_read"))
 reading.page_link(DRIFT_PAGE, label=t("home.open"), icon=":material/tune:",
                   query_params={"view": "profile", PARAMETER: t.lang})
 story.markdown(t("home.what_drift"))
+onward.way("lessons", {}, t("home.lessons"), t)
 
 st.header(t("home.ways"))
 columns = st.columns(3)
