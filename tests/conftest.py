@@ -15,10 +15,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch
 import browser as real
 import pytest
 from hypothesis import settings
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 settings.register_profile("shared", deadline=None, derandomize=True)
 settings.load_profile("shared")
+expect.set_options(timeout=60_000)  # as what a page is asked for; only what fails takes it
 
 
 @pytest.fixture(scope="session")

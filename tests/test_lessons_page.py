@@ -61,7 +61,7 @@ def test_a_lesson_is_a_question_then_a_prediction_and_only_then_all_its_figures(
     assert visit.page.locator("[data-testid=stException], [data-testid=stAlertContentError]").count() == 0
     drawn = visit.page.locator(".driftscope-chart .main-svg, [data-testid=stHtml] table, [data-testid=stTable], "
                                "[data-testid=stMarkdown] table")
-    assert drawn.count() >= len(wanted)
+    expect(drawn.nth(len(wanted) - 1)).to_be_attached()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -76,7 +76,7 @@ def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name):
         visit.settle()
         assert visit.page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
         if slide.figure is not None:
-            assert visit.page.locator(".driftscope-chart .main-svg, table").count()
+            expect(visit.page.locator(".driftscope-chart .main-svg, table").first).to_be_attached()
         if place + 1 < len(made):
             visit.page.keyboard.press("PageDown")
     assert visit.page.url.endswith(f"slide={len(made) - 1}")
