@@ -55,12 +55,13 @@ def shown(visit: Visit) -> list[str]:
     end = time.monotonic() + LESSON_S
     while time.monotonic() < end:
         at.run()
-        wrong = [one.value for one in (*at.exception, *at.error, *at.warning)]
+        if at.exception:
+            return [one.value for one in at.exception]
         starts = [one for one in at.button if one.label in map(Words(LANG), STARTS)]
         for one in starts:
             one.click()
-        if wrong or not (starts or _waits(at)):
-            return wrong
+        if not (starts or _waits(at)):
+            return [one.value for one in (*at.error, *at.warning)]
         time.sleep(POLL_S)
     return [f"not shown after {LESSON_S:.0f} s"]
 

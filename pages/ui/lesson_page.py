@@ -98,6 +98,8 @@ def figure(wanted: Figure, scene: Scene, t: Words) -> None:
         other()
     elif picture is not None:
         panels.panel(replace(picture, picks=False), scene.measured, t, f"lesson.{wanted.state}", feed=scene.feed)
+    elif not all(one.run.over for one in scene.measured):
+        st.info(t("lessons.not_yet"), icon=":material/hourglass:")
     elif scene.pictures:
         st.warning(t("lessons.no_picture", name=wanted.picture), icon=":material/visibility_off:")
     st.caption(wanted.caption)
