@@ -210,6 +210,6 @@ def test_a_visitor_types_marks_follows_a_student_and_keeps_both_in_the_other_vie
     expect(visit.page.get_by_text("z = −1.225")).to_be_visible()
     visit.page.get_by_text(ZH("basics_view.copies"), exact=True).click()
     visit.page.wait_for_url("**view=copies**")
-    assert len(visit.chart("return gd.data[0].y.length ? gd.data : []")) == 4
+    visit.page.wait_for_function("[...document.querySelectorAll('.driftscope-chart')].map(gd => gd.data?.length) == 4")
     visit.settle()
     assert "a=10_20_30" in visit.page.url and "who=0" in visit.page.url and not visit.errors
