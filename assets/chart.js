@@ -140,8 +140,8 @@ async function paint(chart) {
 
 /** Its own height, or on a slide all that is left of the window above the presenter's bar. */
 function heightOf({ data, plot }) {
-  const room = window.innerHeight * 0.94 - plot.getBoundingClientRect().top;
-  return data.scale ? Math.max(data.height, room) : data.height;
+  if (!data.scale) return data.height;
+  return Math.max(data.height, window.innerHeight * 0.94 - plot.getBoundingClientRect().top);
 }
 
 /** How much larger type is on a slide, which is read from afar however many pixels it has. */

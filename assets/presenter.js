@@ -2,8 +2,8 @@
 // Windows of one browser move together. It knows addresses and keys; what is on a slide it does not know.
 //
 // Traps this file is built around:
-// - Python answers after a moment: keys pressed meanwhile count from where they lead, not from what is shown.
-// - A key meant for a control (a slider, a field, a chart that has the focus and an open menu) is not a key of ours.
+// - Python answers after a moment: what we sent comes back, maybe late or overtaken, and turns nothing a second time.
+// - A key meant for a control (a slider, a field, an open menu) is not a key of ours.
 // - Streamlit cleans up a run that was overtaken after the next one began (see assets/chart.js).
 
 const presenters = new WeakMap(); // Streamlit's element -> the presenter in it
@@ -28,9 +28,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const one = presenters.get(parentElement) ?? mount(parentElement);
   const turn = ++one.turn;
   Object.assign(one, { data, send: setTriggerValue });
-  if (one.waiting === null || one.waiting === data.slide || one.shown !== data.slide) {
-    Object.assign(one, { slide: data.slide, shown: data.slide, waiting: null });
-  }
+  hear(one, data.slide);
   show(one);
   return () => {
     if (one.turn === turn) unmount(parentElement, one);
@@ -55,7 +53,7 @@ function mount(parent) {
   bar.append(buttons.back, counter, buttons.next, clock, buttons.full, buttons.notes, buttons.leave);
   parent.append(bar);
   const one = {
-    ...{ bar, buttons, counter, clock, turn: 0, data: null, slide: 0, shown: -1, waiting: null, end: new AbortController() },
+    ...{ bar, buttons, counter, clock, turn: 0, data: null, slide: 0, heard: -1, echoes: [], end: new AbortController() },
     channel: new BroadcastChannel("driftscope-presenter"),
   };
   presenters.set(parent, one);
@@ -75,6 +73,14 @@ function unmount(parent, one) {
   one.bar.remove();
 }
 
+/** Take the slide that the address says, unless it is what we sent, or has not changed. */
+function hear(one, slide) {
+  const echo = one.echoes.lastIndexOf(slide);
+  if (echo < 0 && slide !== one.heard) Object.assign(one, { slide, echoes: [] });
+  one.echoes.splice(0, echo + 1);
+  one.heard = slide;
+}
+
 function pressed(one, event) {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   const act = KEYS[event.key];
@@ -90,7 +96,8 @@ const isTyping = (target) => Boolean(target.closest?.("input, textarea, select, 
 function go(one, slide, tell = true) {
   const there = Math.max(0, Math.min(one.data.count - 1, slide));
   if (there === one.slide) return;
-  Object.assign(one, { slide: there, waiting: there });
+  one.slide = there;
+  one.echoes.push(there);
   if (!localStorage.getItem(STARTED)) restart(one);
   if (tell) one.channel.postMessage({ lesson: one.data.lesson, slide: there });
   one.send("turned", { slide: there });

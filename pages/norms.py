@@ -36,8 +36,10 @@ with chart:
         for where in (st, settings):
             where.error(explain.refused(wrong, t), icon=":material/block:")
     try:
-        found = bench.found(bench.asked(base, shown), shown, t)
+        found = bench.found(bench.asked(base, shown), shown, t, NORM_BENCH.name)
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
     else:
-        bench_views.draw(looked, bench.with_costs(found, base, t) if looked.costs else found, shown, t)
+        if looked.costs:
+            found = bench.with_costs(found, base, t, NORM_BENCH.name)
+        bench_views.draw(looked, found, shown, t)

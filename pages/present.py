@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
-from pages.ui import explain, lesson_link, lesson_page, lessons, presenter, query
+from pages.ui import lesson_page, lessons, presenter
 from pages.ui.language import words
 
 t = words()
-visit, notices = lesson_link.read(query.read(lesson_link.PARAMETERS), t.lang)
-for notice in notices:
-    st.warning(explain.notice(notice, t), icon=":material/link_off:")
+visit = lesson_page.arrive(t)
 if visit.lesson:
     presenter.present(lessons.lesson(visit.lesson, t.lang), visit, t)
-else:
-    st.title(t("lessons.title"))
-    lesson_page.listing(t)

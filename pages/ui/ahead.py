@@ -25,10 +25,10 @@ POLL_S = 0.5
 LESSON_S = 900.0
 """A lesson that is not shown by then is given up."""
 
-STARTS = ("drift.run", "live.start")
+STARTS = ("drift.run", "live.start", "bench.start", "bench.go_on")
 """Words on the buttons that a visitor presses to have something computed."""
 
-STOPS = ("drift.cancel", "live.stop")
+STOPS = ("drift.cancel", "live.stop", "bench.stop")
 """Words on the buttons that stop what is under way."""
 
 MISSES_A_BROWSER = "streamlit.runtime.scriptrunner_utils.script_run_context"

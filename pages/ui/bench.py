@@ -20,7 +20,6 @@ from core.norm_bill import setting
 from pages.ui import cache, explain, progress, stage, sweeping
 from pages.ui.cache import Measured
 from pages.ui.link import Variant
-from pages.ui.places import NORM_BENCH
 from pages.ui.text import Words, escaped
 from pages.ui.views.bench import Bench, spoken
 from pages.ui.views.sweep import State
@@ -68,8 +67,11 @@ def asked(base: Experiment, shown: Mapping[str, str]) -> list[Candidate]:
     return candidates(base, {axis: chosen(shown[axis], axis) for axis in AXES})
 
 
-def found(wanted: Sequence[Candidate], shown: Mapping[str, str], t: Words) -> Bench:
-    """Measure the candidates, and train them where that was asked for; say what stands in the way."""
+def found(wanted: Sequence[Candidate], shown: Mapping[str, str], t: Words, place: str) -> Bench:
+    """Measure the candidates, and train them where that was asked for; say what stands in the way.
+
+    `place`: where on a page they stand.
+    """
     found = named(wanted, t)
     for name, one in found.items():
         if one.cell.refused is not None:
@@ -80,9 +82,9 @@ def found(wanted: Sequence[Candidate], shown: Mapping[str, str], t: Words) -> Be
                 if one.cell.experiment is not None]
     if not variants:
         return Bench({}, ())
-    measured = stage.measured(variants, t, NORM_BENCH.name).finished
+    measured = stage.measured(variants, t, place).finished
     after = int(shown["after"])
-    states = _trainings(there, after, t) if after else {}
+    states = _trainings(there, after, t, place) if after else {}
     losses = {name: one.value for name, one in states.items() if one.value is not None}
     if after and shown["when"] == "end":
         measured = tuple(_at_end(one, states[one.name]) for one in measured if one.name in losses)
@@ -97,12 +99,12 @@ def named(wanted: Sequence[Candidate], t: Words) -> dict[str, Candidate]:
                        if axis != "placements" or one.placed or differing == ["placements"]): one for one in wanted}
 
 
-def _trainings(wanted: Mapping[str, Candidate], steps: int, t: Words) -> dict[str, State]:
+def _trainings(wanted: Mapping[str, Candidate], steps: int, t: Words, place: str) -> dict[str, State]:
     """Return what became of each candidate's training, and draw how far they are."""
     cells = {name: trained(one, steps) for name, one in wanted.items()}
     kept = {name: cell for name, cell in cells.items() if cell.experiment is not None}
     states = dict(zip(kept, sweeping.states(list(kept.values()), LOSS), strict=True))
-    sweeping.panel(list(states.values()), t, "bench")
+    sweeping.panel(list(states.values()), t, "bench", place)
     return states
 
 
@@ -111,17 +113,21 @@ def _at_end(one: Measured, state: State) -> Measured:
     return replace(one, run=service.view([state.run])[0], trace=service.trace(state.run))
 
 
-def with_costs(bench: Bench, base: Experiment, t: Words) -> Bench:
-    """Return the bench with the costs of norms on tokens such as the base's, once they are measured."""
+def with_costs(bench: Bench, base: Experiment, t: Words, place: str) -> Bench:
+    """Return the bench with the costs of norms on tokens such as the base's, once they are measured.
+
+    `place`: where on a page it stands.
+    """
+    there = f"{place}.costs"
     try:
         wanted, look = setting(base), NormCosts()
         if not service.ready_to_ask():
             return bench
         if cache.must_ask([wanted], look):
-            progress.offer([wanted], t, "bench.costs", look)
+            progress.offer([wanted], t, there, look)
             return bench
-        (costed,) = cache.measure([Variant({}, wanted, t("bench.costs_name"))], look=look)
-        progress.watch([costed], t, "bench.costs")
+        (costed,) = cache.measure([Variant({}, wanted, t("bench.costs_name"))], there, look)
+        progress.watch([costed], t, there)
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
         return bench

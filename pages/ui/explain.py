@@ -221,9 +221,7 @@ def definitions(subject: Subject, traces: Sequence[Trace], t: Words) -> Iterator
     """Yield what a picture's numbers are: of each statistic and extra, of gradients, and of each site with its axes."""
     for statistic in subject.statistics:
         name = f"`{'grad_' * subject.gradient}{statistic}`"
-        unit = STATISTICS[statistic].unit
-        said = t("explain.unit", unit=t(f"axis.{unit}")) if unit else t("explain.unit_own")
-        yield Definition(f"**{t(f'statistic.{statistic}')}** ({name})  \n{t(f'what.{statistic}')} {said}",
+        yield Definition(f"**{t(f'statistic.{statistic}')}** ({name})  \n{defined(statistic, t)}",
                          t(f"formula.{statistic}"))
     for name in subject.extra:
         yield Definition(f"**{t(f'extra.{name}')}** (`{name}`)  \n{t(f'what.{name}')}", t(f"formula.{name}"))
@@ -233,6 +231,12 @@ def definitions(subject: Subject, traces: Sequence[Trace], t: Words) -> Iterator
         said = t("explain.axes", axes=subject.axes or SITES[site].shape)
         yield Definition(f"**{t(f'site.{site}')}** (`{site}`)  \n{t(f'site_help.{site}')} {said}",
                          count=entries(subject, site, traces, t))
+
+
+def defined(statistic: str, t: Words) -> str:
+    """Say what a statistic is, and its unit."""
+    unit = STATISTICS[statistic].unit
+    return f"{t(f'what.{statistic}')} {t('explain.unit', unit=t(f'axis.{unit}')) if unit else t('explain.unit_own')}"
 
 
 def entries(subject: Subject, site: str, traces: Sequence[Trace], t: Words) -> str:

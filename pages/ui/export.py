@@ -31,7 +31,7 @@ PROBE_VIEWS = ("overview", "streams", "twins", "cosines")
 TRAINING_VIEWS = ("overview",)
 """The views that are handed out where none is named."""
 
-PLACES: Mapping[str, tuple[Place, Mapping[str, object], Sequence[str]]] = {
+BY_LANE: Mapping[str, tuple[Place, Mapping[str, object], Sequence[str]]] = {
     "probe": (DRIFT, VIEWS, PROBE_VIEWS), "train": (LIVE, LIVE_VIEWS, TRAINING_VIEWS),
 }
 """Lane of a run → the page that shows it, its views, and those that are handed out where none is named."""
@@ -84,7 +84,7 @@ def made(run_ids: Sequence[str], views: Sequence[str], t: Words) -> bytes:
     """
     runs = service.view(list(dict.fromkeys(run_ids)))
     lane = _checked(runs)
-    place, known, usual = PLACES[lane]
+    place, known, usual = BY_LANE[lane]
     for name in views:
         if name not in known:
             raise Refusal(f"--view is {name!r}; allowed: {', '.join(known)}")

@@ -1,6 +1,6 @@
 """The glossary: every site, statistic and measure by its name, with what it is and its formula, in one language.
 
-The words are those that charts say of themselves (`pages.ui.explain`), so a term is explained once. No Streamlit here.
+The words are those that charts say of themselves (`pages.ui.explain`), so a term is explained once. It draws nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from core.vocabulary import SITES, STATISTICS
+from pages.ui import explain
 from pages.ui.text import Words, keys
 
 SECTIONS = ("site", "statistic", "extra")
@@ -44,9 +45,8 @@ def _sites(t: Words) -> Iterator[Term]:
 
 
 def _statistics(t: Words) -> Iterator[Term]:
-    for name, one in STATISTICS.items():
-        unit = t("explain.unit", unit=t(f"axis.{one.unit}")) if one.unit else t("explain.unit_own")
-        yield Term("statistic", name, t(f"statistic.{name}"), f"{t(f'what.{name}')} {unit}", t(f"formula.{name}"))
+    for name in STATISTICS:
+        yield Term("statistic", name, t(f"statistic.{name}"), explain.defined(name, t), t(f"formula.{name}"))
 
 
 def _extras(t: Words) -> Iterator[Term]:

@@ -5,15 +5,16 @@ It knows Streamlit, lessons and scenes; what a figure shows is made by the page 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import streamlit as st
 
-from pages.ui import fields, lesson_link, lessons, panels, query, scenes
+from pages.ui import explain, fields, lesson_link, lessons, panels, query, scenes
 from pages.ui.language import PARAMETER
 from pages.ui.lesson_link import UNGUESSED, Visit
 from pages.ui.lessons import Block, Dial, Figure, Lesson, Section, Way
+from pages.ui.picture import Picture
 from pages.ui.scenes import Scene
 from pages.ui.text import Words
 from pages.ui.views import onward
@@ -23,8 +24,18 @@ AFTER_A_GUESS = frozenset(lessons.KINDS[2:])
 """Kinds of sections that would give the answer away."""
 
 
-def listing(t: Words) -> None:
-    """Draw the list of lessons."""
+def arrive(t: Words) -> Visit:
+    """Return where the visit is, having said what of its link was refused; on no lesson, draw the list of them."""
+    visit, notices = lesson_link.read(query.read(lesson_link.PARAMETERS), t.lang)
+    for notice in notices:
+        st.warning(explain.notice(notice, t), icon=":material/link_off:")
+    if not visit.lesson:
+        st.title(t("lessons.title"))
+        _listing(t)
+    return visit
+
+
+def _listing(t: Words) -> None:
     found = [lessons.lesson(name, t.lang) for name in lessons.names()]
     st.markdown(t("lessons.lead", count=len(found), minutes=f"{sum(one.minutes for one in found):.0f}"))
     columns = st.columns(COLUMNS)
@@ -43,7 +54,7 @@ def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
         if section.kind in AFTER_A_GUESS and not visit.guess:
             break
         st.header(section.heading)
-        st.markdown(_linked(section.slide, lesson, t))
+        st.markdown(linked(section.slide, lesson, t))
         if section.options:
             options(section, lesson, visit, t)
         for block in section.blocks:
@@ -79,30 +90,31 @@ def _block(block: Block, lesson: Lesson, visit: Visit, seen: dict[str, Scene], t
             if dial := lesson.dial(block.state):
                 turn(dial, lesson, visit, t)
             seen[block.state] = scenes.scene(visit.state(lesson, block.state), f"lesson.{block.state}", t)
-        figure(block, seen[block.state], t)
+        found, there = seen[block.state], f"lesson.{block.state}"
+        figure(block, found, t, lambda picture: panels.panel(picture, found.measured, t, there, feed=found.feed))
+        st.caption(block.caption)
         state = visit.state(lesson, block.state)
         onward.way(state.page, state.query, t("lessons.open"), t)
     elif isinstance(block, Way):
         state = lesson.states[block.state]
         with st.container(border=True):
             onward.way(state.page, state.query, block.label, t)
-            st.markdown(_linked(block.why, lesson, t))
+            st.markdown(linked(block.why, lesson, t))
     else:
-        st.markdown(_linked(block, lesson, t))
+        st.markdown(linked(block, lesson, t))
 
 
-def figure(wanted: Figure, scene: Scene, t: Words) -> None:
-    """Draw a figure of a lesson with its caption."""
+def figure(wanted: Figure, scene: Scene, t: Words, draw: Callable[[Picture], None]) -> None:
+    """Draw a figure of a lesson, or say why there is none. `draw`: draws what is a picture."""
     picture, other = scene.pictures.get(wanted.picture), scene.others.get(wanted.picture)
     if other is not None:
         other()
     elif picture is not None:
-        panels.panel(replace(picture, picks=False), scene.measured, t, f"lesson.{wanted.state}", feed=scene.feed)
+        draw(replace(picture, picks=False))
     elif not all(one.run.over for one in scene.measured):
         st.info(t("lessons.not_yet"), icon=":material/hourglass:")
     elif scene.pictures:
         st.warning(t("lessons.no_picture", name=wanted.picture), icon=":material/visibility_off:")
-    st.caption(wanted.caption)
 
 
 def turn(dial: Dial, lesson: Lesson, visit: Visit, t: Words) -> None:
@@ -133,7 +145,8 @@ def said(dial: Dial, place: int, t: Words) -> str:
     return fields.spoken_value(path.rpartition(".")[2], t)(value) if part == "base" else value
 
 
-def _linked(text: str, lesson: Lesson, t: Words) -> str:
+def linked(text: str, lesson: Lesson, t: Words) -> str:
+    """Return a paragraph with its links to states as addresses in the visitor's language."""
     return lessons.linked(text, lesson.states, {PARAMETER: t.lang})
 
 

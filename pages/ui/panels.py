@@ -79,16 +79,19 @@ def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[s
             explain.judgement(one.name, one.verdicts, t, one.spoken)
 
 
-def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
+def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | None = None, feed: str = "",
+         scale: float = 0) -> None:
     """Draw a picture and its remarks. `place`: the page it stands on, or a place on it.
 
-    `on_pick`: takes what a click on it chooses; `feed`: address of the event stream that it follows.
+    `on_pick`: takes what a click on it chooses; `feed`: address of the event stream that it follows;
+    `scale`: as for `component.draw`.
     """
     for remark in picture.remarks:
         st.info(remark, icon=":material/visibility_off:")
     if picture.figure is not None:
         component.draw(picture.figure, f"{place}.{picture.key}", label=picture.label, height=picture.height,
-                       width=picture.width, on_pick=on_pick if picture.picks else None, feed=feed, name=picture.key)
+                       width=picture.width, on_pick=on_pick if picture.picks else None, feed=feed, name=picture.key,
+                       scale=scale)
 
 
 def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,

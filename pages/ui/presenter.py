@@ -7,19 +7,17 @@ knows Streamlit, slides and scenes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from urllib.parse import urlencode
 
 import streamlit as st
 
-from pages.ui import component, lesson_page, lessons, scenes
+from pages.ui import component, lesson_page, panels, scenes
 from pages.ui.language import PARAMETER
 from pages.ui.lesson_link import Visit
 from pages.ui.lessons import Figure, Lesson
 from pages.ui.slides import Slide, slides
 from pages.ui.text import Words
-
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 NOTES = "notes"
 """Parameter of the speaker's window."""
@@ -34,8 +32,8 @@ HEIGHT = 300
 
 _mount = st.components.v2.component(
     "driftscope_presenter",
-    js=(ASSETS / "presenter.js").read_text("utf-8"),
-    css=(ASSETS / "presenter.css").read_text("utf-8"),
+    js=(component.ASSETS / "presenter.js").read_text("utf-8"),
+    css=(component.ASSETS / "presenter.css").read_text("utf-8"),
     isolate_styles=False,
 )
 
@@ -76,17 +74,14 @@ def _turned() -> None:
 def _slide(slide: Slide, lesson: Lesson, visit: Visit, t: Words) -> None:
     with st.container(key="slide" if slide.figure else "slide-of-words"):
         st.title(slide.heading, anchor=False)
-        st.markdown(_linked(slide.text, lesson, t))
+        st.markdown(lesson_page.linked(slide.text, lesson, t))
         for place, words in enumerate(slide.options):
             st.markdown(_option(place, words, slide, lesson, t))
         if slide.ways:
-            st.markdown("\n".join(f"- {_linked(f'[{way.label}]({way.state})', lesson, t)}" for way in slide.ways))
+            listed = "\n".join(f"- [{way.label}]({way.state})" for way in slide.ways)
+            st.markdown(lesson_page.linked(listed, lesson, t))
         if slide.figure is not None:
             _figure(slide.figure, lesson, visit, t)
-
-
-def _linked(text: str, lesson: Lesson, t: Words) -> str:
-    return lessons.linked(text, lesson.states, {PARAMETER: t.lang})
 
 
 def _option(place: int, words: str, slide: Slide, lesson: Lesson, t: Words) -> str:
@@ -101,12 +96,9 @@ def _figure(figure: Figure, lesson: Lesson, visit: Visit, t: Words) -> None:
     if dial := lesson.dial(figure.state):
         lesson_page.turn(dial, lesson, visit, t)
     found = scenes.scene(visit.state(lesson, figure.state), f"present.{figure.state}", t)
-    picture, other = found.pictures.get(figure.picture), found.others.get(figure.picture)
-    if other is not None:
-        other()
-    elif picture is not None and picture.figure is not None:
-        component.draw(picture.figure, f"present.{figure.state}.{picture.key}", label=picture.label, height=HEIGHT,
-                       width=picture.width, feed=found.feed, name=picture.key, scale=SCALE)
+    there = f"present.{figure.state}"
+    lesson_page.figure(figure, found, t, lambda picture: panels.draw(
+        replace(picture, height=HEIGHT), there, feed=found.feed, scale=SCALE))
 
 
 def _notes(made: tuple[Slide, ...], place: int, t: Words) -> None:

@@ -105,12 +105,12 @@ def _live(query: Query, key: str, t: Words) -> Scene:
     return Scene(_by_key(looked.make(having, shown, t)), having, {"report": report}, feed.address(having, shown, t))
 
 
-def _bench(query: Query, _key: str, t: Words) -> Scene:
+def _bench(query: Query, key: str, t: Words) -> Scene:
     view, _ = link.read(query, NORM_BENCH)
     looked, shown = bench_views.VIEWS[view.shown["view"]], view.shown
-    found = bench.found(bench.asked(view.base, shown), shown, t)
+    found = bench.found(bench.asked(view.base, shown), shown, t, key)
     if looked.costs:
-        found = bench.with_costs(found, view.base, t)
+        found = bench.with_costs(found, view.base, t, key)
     if not found.measured:
         return Scene()
     others = {} if looked.say is None else {"said": partial(looked.say, found, shown, t)}

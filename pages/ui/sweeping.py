@@ -61,8 +61,11 @@ def _value(run: str, outcome: str, site: str, stat: str, of: str, measure: str) 
     return of_heads(trace, measure) if outcome == "head" else OUTCOMES[outcome].read(trace)
 
 
-def panel(found: Sequence[State], t: Words, said: str = "sweep") -> None:
-    """Draw how far the sweep is, with the buttons that start and stop it. `said`: the section of its words."""
+def panel(found: Sequence[State], t: Words, said: str = "sweep", place: str = "sweep") -> None:
+    """Draw how far the sweep is, with the buttons that start and stop it.
+
+    `said`: the section of its words; `place`: where on a page it stands.
+    """
     count = Counter(one.status for one in found)
     active = [one.run for one in found if one.status in ("waiting", "running")]
     missing = [one.cell.experiment for one in found
@@ -72,21 +75,21 @@ def panel(found: Sequence[State], t: Words, said: str = "sweep") -> None:
     if not service.ready_to_ask():
         progress.engine(t)
     elif active:
-        st.fragment(_follow, run_every=WATCH_S)([one.run for one in found if one.run], len(active), t, said)
+        st.fragment(_follow, run_every=WATCH_S)([one.run for one in found if one.run], len(active), t, said, place)
     elif missing:
-        _offer(missing, len(found) - count["refused"], t, said)
+        _offer(missing, len(found) - count["refused"], t, said, place)
     for status in ("failed", "refused"):
         if count[status]:
             st.warning(t(f"{said}.some_{status}", count=count[status]), icon=":material/block:")
 
 
-def _offer(missing: Sequence[Experiment], whole: int, t: Words, said: str) -> None:
+def _offer(missing: Sequence[Experiment], whole: int, t: Words, said: str, place: str) -> None:
     begun = len(missing) < whole
     workers = 1 if missing[0].protocol.steps else probe_workers()
     seconds = cache.estimate(missing).seconds / workers
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(t(f"{said}.{'go_on' if begun else 'start'}"), type="primary", icon=":material/play_arrow:",
-                  on_click=_start, args=(list(missing),))
+                  on_click=_start, args=(list(missing),), key=f"start.{place}")
         st.caption(t(f"{said}.estimate", count=len(missing), whole=whole,
                      seconds=f"{max(1.0, seconds):,.0f}"))
 
@@ -100,7 +103,7 @@ def _start(missing: list[Experiment]) -> None:
         st.session_state[REFUSED] = error
 
 
-def _follow(runs: list[str], active: int, t: Words, said: str) -> None:
+def _follow(runs: list[str], active: int, t: Words, said: str, place: str) -> None:
     """Watch the cells that are under way; draw the page anew whenever one has ended."""
     statuses = service.statuses(runs)
     left = [run for run in runs if statuses.get(run) in service.UNFINISHED]
@@ -109,4 +112,5 @@ def _follow(runs: list[str], active: int, t: Words, said: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         over = len(runs) - len(left)
         st.progress(over / max(1, len(runs)), t(f"{said}.progress", done=over, count=len(runs)))
-        st.button(t(f"{said}.stop"), icon=":material/stop:", on_click=service.cancel, args=(left,))
+        st.button(t(f"{said}.stop"), icon=":material/stop:", on_click=service.cancel, args=(left,),
+                  key=f"stop.{place}")
