@@ -3,18 +3,17 @@
 Run: BROWSER_PATH=$(which chromium) python benchmarks/live.py [view]. Starts the app with a store of its own on a free
 port. Measured are 30 s in the middle of the training: paintings a second, the age of what is painted (from when its
 newest step could first be read from the store, asked every 100 ms), bytes of the event stream, and the CPU time of the
-server's process without its workers; then the growth of its memory while 500 updates are sent. The browser yields to
-the rest a little (nice): a visitor's draws on a machine of its own; here it would take the cores that train.
+server's process without its workers; then the growth of its memory while 500 updates are sent. The browser shares the
+cores with the training, at the same priority; a visitor's draws on a machine of its own.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -37,7 +36,6 @@ BASE = {"model.n_layers": 12, "model.d_model": 32, "model.n_heads": 4, "input.ba
 VARIANTS = ({"model.norm": "rmsnorm"}, {"model.norm": "dyt"}, {"model.norm": "groupnorm"})
 WARM_S, MEASURED_S, UPDATES = 15.0, 30.0, 500
 POLL_MS = 100
-BROWSER_NICE = 4
 
 LISTENING = """
 window.live = { frames: [], paintings: [] };
@@ -114,7 +112,6 @@ def training(chromium: Browser, address: str, view: str, url: str) -> Iterator[W
 
 def measure(watch: Watch) -> None:
     """Print the table."""
-    yielding()
     watch.wait(WARM_S)
     watch.visit.page.evaluate(FOLLOWING)
     begun, cpu, memory, step = time.time(), watch.cpu, watch.process.memory_info().rss, max(watch.known)
@@ -150,19 +147,6 @@ def firsts(paintings: np.ndarray) -> dict[int, float]:
 def first_state(watch: Watch) -> float:
     """Return the bytes of the largest message: a viewer who comes now gets at least so much at once."""
     return float(watch.since(0, "frames")[:, 1].max())
-
-
-def yielding() -> None:
-    """Let every thread of the browser wait for the rest, and its session too, where Linux shares by sessions.
-
-    Chromium gives each page's process a priority of its own when the page comes to the front, so it is done afterwards.
-    """
-    for process in psutil.Process().children(recursive=True):
-        if "chrom" in process.name():
-            with suppress(psutil.Error, OSError):
-                for thread in process.threads():
-                    os.setpriority(os.PRIO_PROCESS, thread.id, BROWSER_NICE)
-                Path(f"/proc/{process.pid}/autogroup").write_text(str(BROWSER_NICE))
 
 
 def main() -> None:
