@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from urllib.parse import urljoin
 
 import streamlit as st
 
-from pages.ui import explain, fields, lesson_link, lessons, panels, query, scenes
+from pages.ui import explain, fields, lesson_handout, lesson_link, lessons, panels, query, scenes
 from pages.ui.language import PARAMETER
 from pages.ui.lesson_link import UNGUESSED, Visit
 from pages.ui.lessons import Block, Dial, Figure, Lesson, Section, Way
@@ -49,7 +51,7 @@ def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
     """Draw a lesson as far as the visit has come in it."""
     st.title(f"{lesson.number} · {lesson.title}")
     st.markdown(f"*{lesson.lead}*")
-    scenes_seen: dict[str, Scene] = {}
+    seen: dict[str, Scene] = {}
     for section in lesson.sections:
         if section.kind in AFTER_A_GUESS and not visit.guess:
             break
@@ -58,8 +60,16 @@ def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
         if section.options:
             options(section, lesson, visit, t)
         for block in section.blocks:
-            _block(block, lesson, visit, scenes_seen, t)
+            _block(block, lesson, visit, seen, t)
+    if visit.guess and lesson_handout.complete(lesson, seen):
+        kept = {name: scene.keep() for name, scene in seen.items()}
+        panels.hand_out(partial(lesson_handout.made, lesson, visit, kept, _root(), t), f"lesson-{lesson.name}", t)
     _onward(lesson, t)
+
+
+def _root() -> str:
+    """Return the address below which the pages are."""
+    return urljoin(st.context.url or "", ".")
 
 
 def options(section: Section, lesson: Lesson, visit: Visit, t: Words) -> None:
@@ -108,7 +118,7 @@ def figure(wanted: Figure, scene: Scene, t: Words, draw: Callable[[Picture], Non
     """Draw a figure of a lesson, or say why there is none. `draw`: draws what is a picture."""
     picture, other = scene.pictures.get(wanted.picture), scene.others.get(wanted.picture)
     if other is not None:
-        other()
+        other.draw()
     elif picture is not None:
         draw(replace(picture, picks=False))
     elif not all(one.run.over for one in scene.measured):

@@ -6,7 +6,6 @@ It knows Streamlit and pictures; it does not know what a picture shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -14,7 +13,7 @@ import streamlit as st
 from core import table
 from core.comparison import pairing
 from core.vocabulary import SITES
-from pages.ui import component, dossier, explain, judging
+from pages.ui import component, dossier, explain, judging, recall
 from pages.ui.cache import Measured
 from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
@@ -45,7 +44,7 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
     if looked.more is not None:
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
-    kept = [replace(one, trace=None) for one in stage.finished]  # until a visitor asks for the file
+    kept = list(map(recall.keep, stage.finished))
     hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t)
     judgements(looked, stage.finished, shown, t)
 
