@@ -238,7 +238,7 @@ def test_the_program_of_a_worked_tensor_computes_every_step(asked):
 
 
 def test_a_sweep_is_handed_out_with_a_program_and_a_command_that_have_the_same_cells():
-    base, axes = experiment(), {"model.norm": ["none", "layernorm"], "model.n_heads": [2, 3]}
+    base, axes = experiment(), {"model.norm": ["none", "layernorm"], "model.init_gain": [1.0, -0.5]}
     cells = grid(base, axes)
     states = [State(cell, "refused" if cell.experiment is None else "absent") for cell in cells]
     content = single.swept(states, base, axes, SWEEP.defaults, Words("en")).decode()
@@ -249,7 +249,9 @@ def test_a_sweep_is_handed_out_with_a_program_and_a_command_that_have_the_same_c
     options = core_command._parser().parse_args(shlex.split(command.partition("core ")[2]))
     again = grid(core_command.experiment_of(options), core_command._fields(options.grid, "--grid"))
     assert [(cell.values, cell.experiment) for cell in again] == [(cell.values, cell.experiment) for cell in cells]
-    assert all(cell.name in Read(content).text for cell in cells if cell.refused)  # it is said why one is left out
+    reason = next(one.reason(Words("en")) for one in states if one.cell.refused)
+    assert "-0.5" in reason and "\\" not in reason  # it is not Markdown
+    assert all(f"{cell.name}: {reason}" in Read(content).text for cell in cells if cell.refused)
 
 
 def run_program(content):
