@@ -427,6 +427,9 @@ def test_a_page_hands_out_what_is_on_screen(visit, tmp_path, open_file, name):
         here = visit.chart(f"return ({SHOWN})(gd)", number)
         assert opened.chart(SHOWN, number) == here
         assert any(here)
-    assert "from core." in opened.page.inner_text("body")
+    programs = [text for text in opened.page.locator("pre").all_inner_texts() if "from core." in text]
+    visit.page.get_by_text(Words(lang)("handout.code"), exact=True).click()
+    shown_there = visit.page.locator("[data-testid=stPopoverBody] [data-testid=stCode]", has_text="from core.")
+    assert shown_there.first.inner_text().split() == programs[-1].split()
     for said in visit.page.locator("[data-testid=stMain] [data-testid=stMarkdown] td").all_inner_texts():
         assert said.split()[-1] in opened.page.inner_text("body")

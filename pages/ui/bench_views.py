@@ -78,7 +78,8 @@ def draw(looked: BenchView, found: Bench, shown: Shown, t: Words) -> None:
         panels.pairing_and_protocol(found.measured, t)
     kept = [recall.keep(one) for one in (*found.measured, found.costed) if one]
     make = partial(made_of, looked, replace(found, measured=()), shown, t)
-    panels.hand_out(partial(dossier.of_told, NORM_BENCH.name, shown, said, make, kept, t), f"norms-{shown['view']}", t)
+    panels.hand_out(partial(dossier.of_told, NORM_BENCH.name, shown, said, make, kept, t), f"norms-{shown['view']}", t,
+                    partial(panels.recalled, kept, t))
 
 
 def made_of(looked: BenchView, bare: Bench, shown: Shown, t: Words, measured: Sequence[Measured]) -> list[Picture]:

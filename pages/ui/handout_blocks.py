@@ -80,11 +80,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """A text in fixed type under a heading. `folded`: whether it is folded away; `name`: may be empty."""
+    """A text in fixed type under a heading. `folded`: whether it is folded away; `name`: may be empty.
+
+    `language`: of a program.
+    """
 
     name: str
     text: str
     folded: bool = False
+    language: str | None = None
 
 
 @dataclass(frozen=True)

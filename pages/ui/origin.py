@@ -28,24 +28,33 @@ TIMES = ("created", "started", "finished")
 def sections(measured: Sequence[Measured], t: Words, together: bool = True) -> list[Section]:
     """Return whence the numbers are, as tables with a column a run, and how to compute them again.
 
-    `together`: whether the runs are one comparison, of which it is said how they are paired. Of nothing, nothing.
+    `together`: whether the runs are one comparison, of which it is said how they are paired and were taken. Of nothing,
+    nothing.
     """
     if not measured:
         return []
     views = service.view([one.run.id for one in measured])
     told = [replace(one, run=view) for one, view in zip(measured, views, strict=True)]
-    contents = {one.name: service.experiment(one.run.id) for one in told}
-    changes = {one.name: stored.described(contents[one.name], _device(one))[2] for one in told}
     known = Section(t("runs.provenance"), [
-        Prose(_common(told, t, together), "lead"), Table(t("handout.runs"), _facts(told, t)),
-        Table(t("runs.experiment"), _settings(told, changes, t))])
-    own = any(str(one.experiment.input.text).startswith(TEXT_HASH) for one in told)
-    closer = any(one.closer or (one.trace and one.trace.snapshots[-1].looks) for one in told)
+        Prose(_common(told, t) if together else "", "lead"), Prose(t("handout.utc"), "lead"),
+        Table(t("handout.runs"), _facts(told, t)), Table(t("runs.experiment"), _settings(told, _changes(told), t))])
+    return [known, again(told, t)]
+
+
+def again(measured: Sequence[Measured], t: Words) -> Section:
+    """Return how to compute runs again: their command lines, a program, their settings as JSON."""
+    changes = _changes(measured)
+    own = any(str(one.experiment.input.text).startswith(TEXT_HASH) for one in measured)
+    closer = any(one.closer or (one.trace and one.trace.snapshots[-1].looks) for one in measured)
     more = [*([t("handout.text")] if own else []), *([t("handout.closer")] if closer else [])]
-    commands = "\n".join(stored.command_of(changes[one.name], one.run.id) for one in told)
-    codes = [Code(t("runs.command"), commands), Code(t("handout.python"), python(changes)),
-             *(Code(f"{name} · {t('runs.json')}", content, folded=True) for name, content in contents.items())]
-    return [known, _again(codes, t, *more)]
+    commands = "\n".join(stored.command_of(changes[one.name], one.run.id) for one in measured)
+    contents = {one.name: service.experiment(one.run.id) for one in measured}
+    return _again(commands, python(changes), contents, t, *more)
+
+
+def _changes(measured: Sequence[Measured]) -> dict[str, Mapping[str, Any]]:
+    """Return in what each run differs from the default experiment."""
+    return {one.name: stored.described(service.experiment(one.run.id), _device(one))[2] for one in measured}
 
 
 def of_grid(base: Experiment, axes: Mapping[str, Sequence[Any]], t: Words) -> Section:
@@ -54,30 +63,34 @@ def of_grid(base: Experiment, axes: Mapping[str, Sequence[Any]], t: Words) -> Se
     program = ("from core.archive import play\nfrom core.experiment import Experiment\nfrom core.sweep import grid\n\n"
                f"base = Experiment().with_values({dict(changes)!r})\ncells = grid(base, {dict(axes)!r})\n"
                "traces = {cell.name: play(cell.experiment, keep=False).trace for cell in cells if cell.experiment}\n")
-    return _again([Code(t("runs.command"), stored.command_of_grid(changes, axes)), Code(t("handout.python"), program),
-                   Code(t("runs.json"), base.canonical_json(), folded=True)], t)
+    return _again(stored.command_of_grid(changes, axes), program, {"": base.canonical_json()}, t)
 
 
 def of_code(program: str, t: Words) -> Section:
     """Return how to compute again what needs no run."""
-    return _again([Code(t("handout.python"), program)], t)
+    return _again("", program, {}, t)
 
 
-def _again(codes: Sequence[Code], t: Words, *more: str) -> Section:
-    return Section(t("handout.again"), [Prose("  \n".join([t("handout.folder"), *more]), "lead"), *codes])
+def _again(command: str, program: str, experiments: Mapping[str, str], t: Words, *more: str) -> Section:
+    """Return the section. `experiments`: by the name of their variant; `more`: what is said besides."""
+    return Section(t("handout.again"), [
+        Prose("  \n".join([t("handout.folder"), *more]), "lead"),
+        *([Code(t("runs.command"), command, language="sh")] if command else []),
+        Code(t("handout.python"), program, language="python"),
+        *(Code(" · ".join(filter(None, [name, t("runs.json")])), content, folded=True, language="json")
+          for name, content in experiments.items())])
 
 
 def _device(one: Measured) -> str:
     return str(one.run.provenance.get("device", "cpu"))
 
 
-def _common(measured: Sequence[Measured], t: Words, together: bool) -> str:
+def _common(measured: Sequence[Measured], t: Words) -> str:
     """Say how the variants are paired, and under which protocol the numbers were taken."""
     prints = [one.run.provenance["pairing"] for one in measured if "pairing" in one.run.provenance]
-    known = together and 1 < len(prints) == len(measured)
-    paired = pairing([one.experiment for one in measured], prints) if known else None
+    paired = pairing([one.experiment for one in measured], prints) if 1 < len(prints) == len(measured) else None
     said = {one.name: explain.protocol(one.experiment, one.run.provenance, t) for one in measured}
-    return "  \n".join([*([] if paired is None else explain.paired(paired, t)), *said_once(said, t), t("handout.utc")])
+    return "  \n".join([*([] if paired is None else explain.paired(paired, t)), *said_once(said, t)])
 
 
 def _facts(measured: Sequence[Measured], t: Words) -> Columns:

@@ -13,10 +13,13 @@ import streamlit as st
 from core import table
 from core.comparison import pairing
 from core.vocabulary import SITES
-from pages.ui import component, dossier, explain, judging, recall
+from pages.ui import component, dossier, explain, judging, origin, recall
 from pages.ui.cache import Measured
+from pages.ui.handout import Section
+from pages.ui.handout_blocks import Code, Prose
 from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
+from pages.ui.recall import Recall
 from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Lab, Viewpoint
@@ -45,7 +48,8 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
     kept = list(map(recall.keep, stage.finished))
-    hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t)
+    hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t,
+             partial(recalled, kept, t))
     judgements(looked, stage.finished, shown, t)
 
 
@@ -119,10 +123,35 @@ def numbers(picture: Picture, t: Words, place: str) -> None:
                                key=f"download.{place}.{picture.key}{ending}", on_click="ignore")
 
 
-def hand_out(make: Callable[[], bytes], name: str, t: Words) -> None:
-    """Draw the button that downloads what is on screen as one HTML file, which `make` makes when it is asked for."""
-    st.download_button(t("handout.button"), make, f"driftscope-{name}.html", "text/html", on_click="ignore",
-                       icon=":material/description:", help=t("handout.help"), key=f"handout.{name}")
+def hand_out(make: Callable[[], bytes], name: str, t: Words, again: Callable[[], Section] | None = None) -> None:
+    """Draw the button that downloads what is on screen as one HTML file, which `make` makes when it is asked for.
+
+    `again`: says how to compute it again, folded; folded, it costs nothing.
+    """
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(t("handout.button"), make, f"driftscope-{name}.html", "text/html", on_click="ignore",
+                           icon=":material/description:", help=t("handout.help"), key=f"handout.{name}")
+        fold = None if again is None else st.popover(t("handout.code"), icon=":material/code:", on_change="rerun",
+                                                     type="tertiary", key=f"again.{name}")
+    if again is not None and fold is not None and fold.open:
+        with fold:
+            _listed(again())
+
+
+def _listed(section: Section) -> None:
+    """Draw the texts and codes of a section."""
+    st.markdown(f"**{section.heading}**")
+    for block in section.blocks:
+        if isinstance(block, Prose):
+            st.markdown(block.text)
+        elif isinstance(block, Code):
+            there = st.expander(block.name) if block.folded else st.container()
+            there.code(block.text, language=block.language, wrap_lines=True)
+
+
+def recalled(kept: Sequence[Recall], t: Words) -> Section:
+    """Return how to compute again what was kept. Errors: StoreError."""
+    return origin.again([recall() for recall in kept], t)
 
 
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:
