@@ -12,7 +12,7 @@ import pytest
 from browser import ROOT, Visit, server
 from playwright.sync_api import expect
 
-from pages.ui import lessons
+from pages.ui import lesson_page, lessons
 from pages.ui.slides import slides
 from pages.ui.text import LANGUAGES, Words
 
@@ -127,6 +127,47 @@ def test_the_notes_stand_in_a_second_window_that_moves_along(visit: Visit):
     expect(notes.get_by_role("heading", level=1)).to_have_text(one.sections[0].heading)
     notes.keyboard.press("ArrowRight")
     expect(visit.page.get_by_role("heading", level=1)).to_have_text(one.sections[1].heading)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_a_talk_of_several_lessons_is_given_with_the_clicker_alone(visit: Visit, lang):
+    chosen, t = (NAMES[3], NAMES[0]), Words(lang)
+    visit.open(f"/lessons?lang={lang}&talk={'.'.join(chosen)}")
+    minutes = sum(lessons.lesson(name, lang).minutes for name in chosen)
+    visit.page.get_by_role("link", name=t("lessons.present_talk", count=2, minutes=f"{minutes:.0f}")).click()
+    pages = [(name, len(slides(lessons.lesson(name, lang)))) for name in sorted(chosen, key=NAMES.index)]
+    counter, part = visit.page.locator(".driftscope-counter"), visit.page.locator(".driftscope-part")
+    visit.page.evaluate("window.untouched = true")
+    with visit.page.context.expect_page() as opened:
+        expect(part).to_have_text(t("present.part", number=1, count=2))
+        visit.page.keyboard.press("n")
+    notes = opened.value
+    for number, (name, count) in enumerate(pages):
+        for place in range(count):
+            expect(counter).to_have_text(f"{place + 1} / {count}")
+            expect(part).to_have_text(t("present.part", number=number + 1, count=2))
+            visit.page.keyboard.press("PageDown")
+        assert f"lesson={name}" in visit.page.url or number == 0
+    expect(counter).to_have_text(f"{pages[1][1]} / {pages[1][1]}")  # nothing follows
+    for _ in range(pages[1][1]):
+        visit.page.keyboard.press("PageUp")
+    expect(counter).to_have_text(f"{pages[0][1]} / {pages[0][1]}")
+    expect(notes.locator(".driftscope-part")).to_have_text(t("present.part", number=1, count=2))
+    expect(notes.locator(".driftscope-counter")).to_have_text(f"{pages[0][1]} / {pages[0][1]}")
+    assert visit.page.evaluate("window.untouched")  # no other document, which would end the full screen
+    assert f"lesson={pages[0][0]}" in visit.page.url and f"slide={pages[0][1] - 1}" in visit.page.url
+
+
+def test_the_talk_that_is_proposed_takes_forty_minutes():
+    assert sum(lessons.lesson(name, "en").minutes for name in lesson_page.TALK) == 40
+
+
+def test_the_lessons_of_a_talk_are_chosen_on_the_list_and_kept_in_the_address(visit: Visit):
+    visit.open("/lessons?lang=en")
+    visit.page.get_by_text("Give a talk").click()
+    visit.page.get_by_role("button", name=f"1 · {lessons.lesson(NAMES[0], 'en').title}").click()
+    expect(visit.page.get_by_role("link", name="Present 9 lessons, 44 minutes")).to_be_visible()
+    assert f"talk={NAMES[0]}." in visit.page.url
 
 
 def test_a_dial_of_a_lesson_stands_in_the_address_and_changes_its_figure(visit: Visit):

@@ -5,7 +5,7 @@ It knows Streamlit, lessons and scenes; what a figure shows is made by the page 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from urllib.parse import urljoin
@@ -22,6 +22,11 @@ from pages.ui.text import Words
 from pages.ui.views import onward
 
 COLUMNS = 3
+
+TALK = ("photocopy", "why_it_drifts", "softmax_scale", "layernorm_rescues", "where_it_stands", "layernorm_or_rmsnorm",
+        "why_not_batchnorm", "blowing_up")
+"""The lessons of a talk of forty minutes: why a deep Transformer needs LayerNorm, where, which, and what if not."""
+
 AFTER_A_GUESS = frozenset(lessons.KINDS[2:])
 """Kinds of sections that would give the answer away."""
 
@@ -33,18 +38,43 @@ def arrive(t: Words) -> Visit:
         st.warning(explain.notice(notice, t), icon=":material/link_off:")
     if not visit.lesson:
         st.title(t("lessons.title"))
-        _listing(t)
+        _listing(visit, t)
     return visit
 
 
-def _listing(t: Words) -> None:
+def _listing(visit: Visit, t: Words) -> None:
     found = [lessons.lesson(name, t.lang) for name in lessons.names()]
-    st.markdown(t("lessons.lead", count=len(found), minutes=f"{sum(one.minutes for one in found):.0f}"))
+    st.markdown(t("lessons.lead", count=len(found), minutes=_minutes(found)))
+    _talk(visit, found, t)
     columns = st.columns(COLUMNS)
     for place, one in enumerate(found):
         with columns[place % COLUMNS].container(border=True, height="stretch"):
             onward.way("lessons", {"lesson": one.name}, f"{one.number} · {one.title}", t)
             st.markdown(one.lead)
+
+
+def _minutes(found: Sequence[Lesson]) -> str:
+    return f"{sum(one.minutes for one in found):.0f}"
+
+
+def _talk(visit: Visit, found: Sequence[Lesson], t: Words) -> None:
+    """Draw the way to present several lessons one after the other: which, and how long that takes."""
+    titles = {one.name: f"{one.number} · {one.title}" for one in found}
+    st.session_state["lessons.talk"] = list(visit.talk or TALK)
+    with st.expander(t("lessons.talk"), icon=":material/slideshow:", expanded=bool(visit.talk)):
+        chosen = st.pills(t("lessons.talk_of"), list(titles), selection_mode="multi", key="lessons.talk",
+                          format_func=titles.__getitem__, on_change=_chosen, args=(visit,), wrap=True)
+        talk = tuple(name for name in titles if name in chosen)
+        if talk:
+            minutes = _minutes([one for one in found if one.name in talk])
+            onward.way("present", Visit(talk[0], talk=talk).write(),
+                       t("lessons.present_talk", count=len(talk), minutes=minutes), t)
+            st.caption(t("lessons.talk_said"))
+
+
+def _chosen(visit: Visit) -> None:
+    names = st.session_state["lessons.talk"]
+    _go(replace(visit, talk=tuple(name for name in lessons.names() if name in names)))
 
 
 def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
