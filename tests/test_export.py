@@ -7,6 +7,7 @@ import contextlib
 import csv
 import io
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -28,7 +29,18 @@ from core.store import Ask, Store
 from core.sweep import grid
 from core.table import shown
 from core.worked import worked
-from pages.ui import component, dossier, export, feed, handout, handout_blocks, single, softmax_link, tensor_link
+from pages.ui import (
+    component,
+    dossier,
+    export,
+    feed,
+    handout,
+    handout_blocks,
+    lessons,
+    single,
+    softmax_link,
+    tensor_link,
+)
 from pages.ui.cache import Measured
 from pages.ui.handout_blocks import Drawn
 from pages.ui.handout_marks import marked, prose
@@ -217,6 +229,16 @@ def test_prose_has_links_lists_tables_and_formulas_and_no_html_of_its_own():
     assert tags.count("math") == 2 and tags.count("mfrac") == 1 and tags.count("li") == 2 and tags.count("td") == 2
     assert [attrs["href"] for tag, attrs in Read(made).tags if tag == "a"] == ["drift?x=1"]
     assert "b" not in tags and "$" not in Read(made).text
+
+
+@pytest.mark.parametrize("name", lessons.names())
+def test_every_formula_of_a_lesson_becomes_mathml(name):
+    found = [block for lang in LANGUAGES for section in lessons.lesson(name, lang).sections
+             for block in (section.slide, *section.blocks) if isinstance(block, str)]
+    read = Read("".join(map(prose, found)))
+    assert sum(text.count("$$") // 2 for text in found) == sum(
+        tag == "math" and attrs["display"] == "block" for tag, attrs in read.tags)
+    assert not re.search(r"[\\&$]", read.text)
 
 
 @pytest.mark.parametrize("asked", [*softmax_link.PRESETS.values(), softmax_link.Asked("own", (1.0, -math.inf, 3.0)),

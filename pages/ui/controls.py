@@ -247,10 +247,17 @@ def _hashed(values: dict[str, Any]) -> dict[str, Any]:
     return values if not text else values | {"input.text": service.put_text(text)}
 
 
+FEW_FIELDS = 2
+"""So many changed fields stand in the name of every variant."""
+
+
 def named(variants: Sequence[Variant], t: Words) -> list[Variant]:
-    """Return the variants with names: the values of the fields that all change, else what each changes of the base."""
+    """Return the variants with names: the values of the fields that are changed, so that all say the same things.
+
+    Where different variants change many different fields, a name is what each changes of the base.
+    """
     changed = list(dict.fromkeys(path for one in variants for path in one.changes)) or ["model.norm"]
-    alike = all(list(one.changes) == changed for one in variants if one.changes)
+    alike = len(changed) <= FEW_FIELDS or all(list(one.changes) == changed for one in variants if one.changes)
     named = [(one, changed if alike else one.changes or ("model.norm", "model.placement")) for one in variants]
     return [replace(one, name=" · ".join(fields.spoken(code, t) for code in fields.codes(
         {path: one.experiment.paths()[path] for path in paths}))) for one, paths in named]
