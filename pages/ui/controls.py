@@ -159,8 +159,9 @@ class Controls:
         t, words = self._t, f"{self._place.name}_view"
         st.segmented_control(t("drift.view"), self._place.views, key="view", required=True,
                              label_visibility="collapsed", format_func=lambda name: t(f"{words}.{name}"))
-        st.caption(t(f"{words}_help.{self._state['view']}"))
-        return str(self._state["view"])
+        view = shown.chosen("view", self._place)
+        st.caption(t(f"{words}_help.{view}"))
+        return view
 
     def shown(self, asks: Sequence[str], variants: Sequence[Variant]) -> dict[str, str]:
         """Draw the controls of a view in one row; return what all views show, by the names of the place's `shown`."""
