@@ -14,6 +14,7 @@ Traps this file is built around:
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,17 +44,27 @@ IDLE_S = 120.0
 
 FLAGS = ("--disable-background-networking", "--disable-extensions", "--host-resolver-rules=MAP * ~NOTFOUND")
 
-HEADER = """<!DOCTYPE html>
+PAGE = """<!DOCTYPE html>
 <html>
-    <head>
-        <meta charset="utf-8">
-        <meta http-equiv="Content-Security-Policy"
-              content="default-src 'none'; script-src file:; style-src 'unsafe-inline'; img-src data: blob:">
-        <style>@page { margin: 0 } img { display: block }</style>
-        <style id="head-style"></style>
-        <title>Driftscope</title>
+  <head>
+    <meta charset="utf-8">
+    <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src file:; style-src 'unsafe-inline';
+      img-src data: blob:; font-src data:">
+    <title>Driftscope</title>
+    <style>body {{ margin: 0 }} svg {{ display: block }}</style>
+    <style id="paper"></style>
+    <style id="face">{face}</style>
+    <script src="{plotly}" charset="utf-8"></script>
+  </head>
+  <body><script src="{script}"></script></body>
+</html>
 """
-"""How the page begins in which figures are drawn; its title is that of a PDF."""
+"""The page in which figures are drawn; its title is that of a PDF."""
+
+SCRIPT = Path(__file__).resolve().parents[2] / "assets" / "images.js"
+PLOTLY = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+TYPE = Path(str(files("streamlit"))) / "static" / "static" / "media"
+"""Where the type of the pages is."""
 
 
 class ImageError(RuntimeError):
@@ -163,7 +175,7 @@ class Studio:
             raise ImageError("there is no Chromium; the environment variable BROWSER_PATH may name one")
         pipe = self._pipe = Pipe()
         self._kaleido = kaleido.Kaleido(path=path, browser_cls=_Browser, channel_cls=lambda: pipe, timeout=None,
-                                        page_generator=_page())
+                                        page_generator=_Page())
         try:
             await _within(self._kaleido.open(), START_S)
         except Exception as error:
@@ -193,10 +205,21 @@ def _when_over(act: Any) -> None:
     act()
 
 
-def _page() -> kaleido.PageGenerator:
-    page = kaleido.PageGenerator(mathjax=False)
-    page.header = HEADER
-    return page
+class _Page:
+    """The page in which figures are drawn, as kaleido asks for it."""
+
+    def generate_index(self) -> str:
+        return PAGE.format(face=_face(), plotly=PLOTLY.as_uri(), script=SCRIPT.as_uri())
+
+
+def _face() -> str:
+    """Return the rule that brings the type of the pages; an empty one where Streamlit keeps it elsewhere."""
+    found = next(TYPE.glob("SourceSansVF-Upright*.woff2"), None)
+    if found is None:
+        return ""
+    content = base64.b64encode(found.read_bytes()).decode()
+    return ("@font-face { font-family: 'Source Sans'; font-weight: 100 900; "
+            f"src: url(data:font/woff2;base64,{content}) format('woff2') }}")
 
 
 async def _within(work: Coroutine[Any, Any, T], seconds: float) -> T:
