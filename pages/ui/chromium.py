@@ -94,12 +94,13 @@ class Studio:
         self._kaleido: Any = None
         self._used = 0.0
 
-    def draw(self, figure: Figure, **options: object) -> bytes:
-        """Return the image of a figure. `options`: kaleido's format, width, height (CSS pixels) and scale.
+    def draw(self, figures: Sequence[Figure], **options: object) -> bytes:
+        """Return the image of a figure, or the PNGs of several one after another.
 
-        Errors: ImageError.
+        `figures`: with the title and the source that an image says; `options`: kaleido's format, width, height (CSS
+        pixels) and scale. Errors: ImageError.
         """
-        return self._asked(self._draw(figure, options))
+        return self._asked(self._draw({"data": list(figures)}, options))
 
     def open(self) -> None:
         """Start the browser, if there is none: later ones need not wait for it. Errors: ImageError."""
@@ -161,6 +162,8 @@ class Studio:
         try:
             if self._over.is_set():
                 raise asyncio.CancelledError
+            if self._kaleido is not None and self._kaleido.subprocess.poll() is not None:
+                await self._close()
             if self._kaleido is None:
                 await self._open(found())
             return await self._calculated(figure, options) if figure else b""

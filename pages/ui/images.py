@@ -38,7 +38,7 @@ def image(picture: Picture, ending: str, base: str, runs: Sequence[str] = ()) ->
     """
     source = " ".join(["Driftscope", *runs])
     figure = {**dressed(plain(picture.figure), base), "title": picture.label, "source": source}
-    content = drawn(figure, ending, size(picture), PIXELS if ending == ".png" else 1)
+    content = drawn([figure], ending, size(picture), PIXELS if ending == ".png" else 1)
     return _told(content, {"Title": picture.label, "Source": source}) if ending == ".png" else content
 
 
@@ -57,9 +57,9 @@ def dressed(figure: Figure, base: str) -> Figure:
     return {"data": figure["data"], "layout": {**layout, "template": template}}
 
 
-def drawn(figure: Figure, ending: str, size: tuple[int, int], scale: float) -> bytes:
-    """Return the image of a dressed figure that has a title and a source. Errors: ImageError."""
-    return chromium.STUDIO.draw(figure, format=ending[1:], width=size[0], height=size[1], scale=scale)
+def drawn(figures: Sequence[Figure], ending: str, size: tuple[int, int], scale: float) -> bytes:
+    """Return the image of a dressed figure that has a title and a source, or several PNGs. Errors: ImageError."""
+    return chromium.STUDIO.draw(figures, format=ending[1:], width=size[0], height=size[1], scale=scale)
 
 
 def _told(content: bytes, texts: Mapping[str, str]) -> bytes:

@@ -26,6 +26,11 @@ from pages.ui.text import Words
 MOST_FRAMES, FILM_MS, HOLD_MS = 60, 12_000, 2_000
 """So many frames at most are shown in so many milliseconds, and the last for longer."""
 
+TOGETHER = 6
+"""So many frames are drawn at once: more are quicker, and less often something is heard of them."""
+
+PNG_END = b"IEND\xaeB`\x82"
+
 Colors = NDArray[np.float32]
 """Colours from 0 to 255, (colours, 3)."""
 
@@ -48,13 +53,19 @@ def chosen(steps: Sequence[int]) -> list[int]:
 def frames(picture: Picture, steps: Sequence[int], base: str, t: Words) -> Iterator[bytes]:
     """Yield the picture at each of the steps as a PNG of a slide's size, the step in its title. Errors: ImageError."""
     whole, size = plain(picture.figure), images.size(picture)
-    for step in steps:
-        figure = images.dressed(at(whole, step, theme.PALETTES[base].text), base)
-        title = figure["layout"]["title"]
-        said = f"{title['text']} · {t('player.at', step=step, last=steps[-1])}"
-        layout = {**figure["layout"], "title": {**title, "text": said}}
-        yield images.drawn({"data": figure["data"], "layout": layout, "title": said, "source": ""}, ".png", size,
-                           images.WIDTH / size[0])
+    told = {step: t("player.at", step=step, last=steps[-1]) for step in steps}
+    for place in range(0, len(steps), TOGETHER):
+        figures = [_frame(at(whole, step, theme.PALETTES[base].text), base, told[step])
+                   for step in steps[place:place + TOGETHER]]
+        content = images.drawn(figures, ".png", size, images.WIDTH / size[0])
+        yield from (part + PNG_END for part in content.split(PNG_END)[:-1])
+
+
+def _frame(figure: Figure, base: str, said: str) -> Figure:
+    """Return a figure in a theme with more said in its title."""
+    dressed = images.dressed(figure, base)
+    title = {**dressed["layout"]["title"], "text": f"{dressed['layout']['title']['text']} · {said}"}
+    return {**dressed, "layout": {**dressed["layout"], "title": title}, "title": title["text"], "source": ""}
 
 
 def at(figure: Figure, step: int, color: str) -> Figure:
@@ -67,8 +78,9 @@ def at(figure: Figure, step: int, color: str) -> Figure:
         then = [film["traces"].get(str(place), {}) for place in range(len(data))]
         data = [{**trace, **{name: rows[row] for name, rows in parts.items()}}
                 for trace, parts in zip(data, then, strict=True)]
-        title = layout["title"]
-        layout["title"] = {**title, "subtitle": {**title.get("subtitle", {}), "text": film["notes"][row]}}
+        if notes := film.get("notes"):
+            title = layout["title"]
+            layout["title"] = {**title, "subtitle": {**title.get("subtitle", {}), "text": notes[row]}}
     if meta.get("cursor"):
         layout["shapes"] = [*layout.get("shapes", ()), *_cursors(layout, step, color)]
     return {"data": data, "layout": layout}
@@ -115,23 +127,30 @@ def _opened(png: bytes) -> Image.Image:
 def _palette(pngs: Sequence[bytes]) -> Colors:
     """Return the colours of all frames, lest they flicker: exactly those that fill most of these, some near others."""
     sheet = Image.fromarray(np.concatenate([np.asarray(_opened(png)) for png in pngs]))
-    colors, _, counts = _colors(sheet)
-    most = colors[np.argsort(-counts)[:EXACT]]
+    found, counts = np.unique(_packed(sheet), return_counts=True)
+    most = _unpacked(found[np.argsort(-counts)[:EXACT]])
     others = sheet.quantize(COLORS - len(most), dither=Image.Dither.NONE).getpalette() or []
     return np.concatenate([most, np.array(others, np.float32).reshape(-1, 3)])[:COLORS]
 
 
-def _colors(picture: Image.Image) -> tuple[Colors, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the colours of a picture, of each of its pixels the place among them, and how often each is there."""
-    packed = np.asarray(picture).astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
-    found, places, counts = np.unique(packed, return_inverse=True, return_counts=True)
-    return np.stack([found >> 16, found >> 8 & 255, found & 255], axis=-1).astype(np.float32), places, counts
-
-
 def _indexed(picture: Image.Image, palette: Colors) -> Image.Image:
     """Return a picture in the nearest of these colours; Pillow's own way to do it takes one that is near."""
-    colors, places, _ = _colors(picture)
-    nearest = ((palette**2).sum(axis=-1) - 2 * colors @ palette.T).argmin(axis=-1).astype(np.uint8)
-    indexed = Image.fromarray(nearest[places].reshape(picture.height, picture.width), "P")
+    packed = _packed(picture)
+    nearest = np.zeros(1 << 24, np.uint8)  # of every colour there is
+    nearest[packed] = 1
+    found = np.flatnonzero(nearest)
+    nearest[found] = ((palette**2).sum(axis=-1) - 2 * _unpacked(found) @ palette.T).argmin(axis=-1)
+    indexed = Image.fromarray(nearest[packed], "P")
     indexed.putpalette(palette.astype(np.uint8).ravel().tolist())
     return indexed
+
+
+def _packed(picture: Image.Image) -> NDArray[np.int32]:
+    """Return the colour of each pixel as one number."""
+    red, green, blue = np.moveaxis(np.asarray(picture).astype(np.int32), -1, 0)
+    packed: NDArray[np.int32] = red << 16 | green << 8 | blue
+    return packed
+
+
+def _unpacked(colors: NDArray[np.integer]) -> Colors:
+    return np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=-1).astype(np.float32)
