@@ -13,7 +13,7 @@ import streamlit as st
 from core import table
 from core.comparison import pairing
 from core.vocabulary import SITES
-from pages.ui import component, dossier, explain, judging, origin, recall
+from pages.ui import component, dossier, explain, image_panel, judging, origin, recall
 from pages.ui.cache import Measured
 from pages.ui.handout import Section
 from pages.ui.handout_blocks import Code, Prose
@@ -99,13 +99,14 @@ def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | Non
 
 def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
           on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
-    """Draw a picture with the panel that says what it is, and its numbers, folded; folded, they cost nothing."""
+    """Draw a picture with what it is, its numbers and its images below it, folded; folded, they cost nothing."""
     draw(picture, place, on_pick, feed)
     traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]
     with st.container(horizontal=True, vertical_alignment="center"):
         explain.what(picture.subject, traces, t, key=f"what.{place}.{picture.key}")
         fold = st.popover(t("drift.numbers"), icon=":material/table:", key=f"numbers.{place}.{picture.key}",
                           on_change="rerun", type="tertiary")
+        image_panel.fold(picture, measured, t, place)
     if fold.open:
         with fold:
             numbers(picture, t, place)
