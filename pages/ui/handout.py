@@ -75,7 +75,7 @@ def page(title: str, lead: str, sections: Sequence[Section], t: Words) -> str:
     return Template((STATIC / "handout.html").read_text("utf-8")).substitute(
         lang=t.lang, title=html.escape(title), lead=marked(lead), body=body, style=_style(), script=script,
         policy=_policy(script), theme=html.escape(t("handout.theme")), failure=html.escape(t("handout.failed")),
-        chart=packed((component.ASSETS / "chart.js").read_bytes()), plotly=_plotly(), sheet=sheet)
+        chart=packed(component.SCRIPT.encode()), plotly=_plotly(), sheet=sheet)
 
 
 def packed(content: bytes) -> str:
@@ -163,7 +163,7 @@ def _numbers(picture: Picture, t: Words) -> str:
 
 def _table(columns: Columns) -> str:
     """Return the first rows of a table."""
-    head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in columns)
+    head = "".join(f"<th scope=col>{html.escape(name)}</th>" if name else "<td></td>" for name in columns)
     rows = zip(*(list(values)[:ROWS] for values in columns.values()), strict=True)
     body = "".join("<tr>" + "".join(cell(value) for value in row) + "</tr>" for row in rows)
     return f"<div class=table><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
