@@ -8,35 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import ROOT, Visit, server
 from playwright.sync_api import Browser, Page, expect
+from small import TRAINED, at, drawn
 
 from core import archive, service
-from pages.ui import export, lessons, link
-from pages.ui.link import View
-from pages.ui.places import BASICS, BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE, NORM_BENCH, PRECISION, SWEEP, Place
+from pages.ui import export, lessons
+from pages.ui.places import BASICS, BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE, NORM_BENCH, PRECISION, SWEEP
 from pages.ui.text import LANGUAGES, Words
 
-SMALL = {"model.n_layers": 2, "model.d_model": 16, "model.n_heads": 2, "input.batch": 2, "input.seq_len": 8}
-TRAINED = LIVE.origin("pre_layernorm").with_values({**SMALL, "protocol.steps": 4})
 LESSON = lessons.names()[0]
 
 ALL: dict[str, object] = {"resultTypes": ["violations"]}
 CONTRAST: dict[str, object] = {**ALL, "runOnly": ["color-contrast"]}
 """What axe looks for: all it knows, and what another theme can change."""
-
-
-def at(place: Place, **shown: str) -> str:
-    """The link to a page that compares a small stack with one without a norm."""
-    base = place.origin("pre_layernorm").with_values(
-        {path: value for path, value in SMALL.items() if path not in place.withheld})
-    view = View("pre_layernorm", base, ({"model.norm": "none"},) if place.most else (), {**place.defaults, **shown})
-    return f"{place.name}?{urlencode(link.write(view, place))}"
-
 
 VISITS: dict[str, tuple[str, int]] = {
     "home": ("?", 1), "drift": (at(DRIFT), 2), "gradients": (at(GRADIENTS), 2), "entropy": (at(ENTROPY), 2),
@@ -48,7 +36,7 @@ VISITS: dict[str, tuple[str, int]] = {
     "a slide of words": (f"present?lesson={LESSON}", 0), "notes": (f"present?lesson={LESSON}&notes=1", 0),
     "glossary": ("glossary?", 0), "a refused link": (at(DRIFT, view="profile") + "&norm=nope", 1),
 }
-"""What is visited → its address, and how many charts are there. ``wiring`` and folds have tests of their own below."""
+"""What is visited → its address, and how many charts are there."""
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +72,6 @@ def faults(page: Page, options: dict[str, object], about: str | None = None) -> 
     """What axe finds, a line a rule: how bad, which rule, and where. `about`: only in what this selects."""
     found = Axe().run(page, context=about, options=options).response["violations"]
     return [f"{one['impact']} {one['id']}: {[node['html'][:200] for node in one['nodes'][:3]]}" for one in found]
-
-
-def drawn(visit: Visit, charts: int) -> None:
-    """Wait until so many charts are painted and the page has come to rest."""
-    visit.page.wait_for_function(
-        "count => [...document.querySelectorAll('.driftscope-chart')].filter(one => one._fullLayout).length >= count",
-        arg=charts)
-    visit.settle()
 
 
 def switch(page: Page, theme: str, background: str = "document.querySelector('.stApp')") -> None:
