@@ -1,6 +1,6 @@
 // The one chart component: every figure is drawn here with Plotly.react, so a chart is never taken down to change it.
 // It knows Plotly, Streamlit's theme variables and, for a chart that is live, the page's feed (assets/feed.js). It does not
-// know what a figure shows.
+// know what a figure shows. Keys are in assets/walk.js, which makes one module with this file.
 //
 // Traps this file is built around:
 // - Streamlit runs the default export again on each change of data or theme, and when changes come quickly it cleans up the
@@ -10,8 +10,8 @@
 // - Other settings make Plotly start anew, without the visitor's zoom: they are constant, words reach Plotly beside them.
 // - Plotly refuses to resize what is not displayed, such as a chart on a page that is being left.
 // - Live figures come faster than a slow machine paints: a painting shows what is there when its turn comes, one chart a frame.
-// - Painting is done many times a second: what asks for a style, or writes the page's language, makes the browser style the
-//   whole page anew. The theme is read once for each time that Streamlit hands something over.
+// - Painting is done many times a second: what asks for a style makes the browser style the whole page anew. The theme is
+//   read once for each time that Streamlit hands something over.
 // - Live figures go on changing where they are: Plotly gets copies, as it does of everything.
 
 const charts = new WeakMap(); // Streamlit's element -> the chart in it
@@ -53,13 +53,15 @@ function mount(parent) {
   plot.className = "driftscope-chart";
   plot.tabIndex = 0;
   plot.setAttribute("role", "figure");
-  parent.append(plot);
+  const said = Object.assign(document.createElement("div"), { className: "driftscope-said", role: "status" });
+  parent.append(plot, said);
   const chart = {
-    ...{ plot, turn: 0, data: null, due: false, pressed: false, hover: null, work: Promise.resolve(), end: new AbortController() },
+    ...{ plot, said, at: null, turn: 0, data: null, due: false, pressed: false, hover: null, work: Promise.resolve(), end: new AbortController() },
     ...{ theme: null, feed: "", live: undefined, step: null, leave: () => {} },
   };
   charts.set(parent, chart);
   watchPointer(chart);
+  watchKeys(chart);
   watchSight(chart);
   chart.observer = new ResizeObserver(() => plot._fullLayout && plot.clientWidth && window.Plotly.Plots.resize(plot));
   chart.observer.observe(plot);
@@ -73,7 +75,7 @@ function unmount(parent, chart) {
   chart.leave();
   chart.observer.disconnect();
   chart.work.then(() => window.Plotly?.purge(chart.plot));
-  chart.plot.remove();
+  [chart.plot, chart.said].forEach((one) => one.remove());
 }
 
 /** Follow the feed that the page names. What was handed over is shown until it says more. */
@@ -124,7 +126,7 @@ async function paint(chart) {
   plot.style.height = `${heightOf(chart)}px`;
   plot.style.minWidth = `${data.width}px`;
   plot.parentElement.style.overflowX = data.width ? "auto" : "";
-  for (const one of [plot, document.documentElement]) if (one.lang !== data.lang) one.lang = data.lang;
+  for (const one of [plot, chart.said]) if (one.lang !== data.lang) one.lang = data.lang;
   plot.setAttribute("aria-label", data.label);
   Plotly.register({ moduleType: "locale", name: SETTINGS.locale, dictionary: data.phrases, format: {} });
   const figure = figureOf(chart);
@@ -132,9 +134,9 @@ async function paint(chart) {
   const [traces, layout] = [played(figure, chart.step), dressed(chart, figure)].map((part) => enlarged(part, factor));
   await Plotly.react(plot, traces, layout, structuredClone(SETTINGS));
   labelButtons(plot, data.phrases);
-  if (first) watchHover(chart);
-  if (first) watchClicks(chart);
+  if (first) watchHover(chart), watchClicks(chart);
   plot.classList.toggle("driftscope-picks", data.picks);
+  hint(chart);
   showHover(Plotly, chart);
 }
 
@@ -272,17 +274,12 @@ function watchHover(chart) {
   chart.plot.addEventListener("pointerleave", () => (chart.hover = null), { signal: chart.end.signal });
 }
 
-/** Tell the page which column and row of a map were clicked, or the two names in a point's id, where it asks for it. */
-function watchClicks(chart) {
-  chart.plot.on("plotly_click", ({ points }) => {
-    if (!chart.data.picks || !points?.length) return;
-    const { x, y, id } = points[0];
-    chart.tell("picked", id?.split("|") ?? [String(x), String(y)]);
-  });
-}
+const watchClicks = (chart) => chart.plot.on("plotly_click", ({ points }) => pick(chart, points?.[0]));
 
-/** Bring back the label that the pointer had called up. */
-function showHover(Plotly, { plot, hover }) {
+/** Bring back the label that the pointer or the keys had called up. */
+function showHover(Plotly, chart) {
+  const { plot, hover } = chart;
+  if (chart.at) return stand(chart);
   if (!hover) return;
   for (const drawing of plot.querySelectorAll(".nsewdrag")) {
     const { left, right, top, bottom } = drawing.getBoundingClientRect();

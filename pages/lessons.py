@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pages.ui import lesson_page, lessons
+from pages.ui import document, lesson_page, lessons
 from pages.ui.language import words
 
 t = words()
 visit = lesson_page.arrive(t)
 if visit.lesson:
-    lesson_page.draw(lessons.lesson(visit.lesson, t.lang), visit, t)
+    lesson = lessons.lesson(visit.lesson, t.lang)
+    document.entitle(lesson.title)
+    lesson_page.draw(lesson, visit, t)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pages.ui import lesson_page, lessons, presenter
+from pages.ui import document, lesson_page, lessons, presenter
 from pages.ui.language import words
 
 t = words()
 visit = lesson_page.arrive(t)
 if visit.lesson:
-    presenter.present(lessons.lesson(visit.lesson, t.lang), visit, t)
+    lesson = lessons.lesson(visit.lesson, t.lang)
+    document.entitle(lesson.title)
+    presenter.present(lesson, visit, t)

@@ -127,6 +127,12 @@ def test_colour_dash_and_symbol_are_those_of_the_theme() -> None:
     assert (line.line.color, line.line.dash, line.marker.symbol) == (look.color, look.dash, look.symbol)
 
 
+def test_a_line_of_many_layers_shows_few_of_its_symbols_and_one_of_few_layers_all() -> None:
+    few, many = (draw(charts.Series("a", np.arange(count), np.ones(count))).data[0] for count in (64, 65))
+    assert [line.mode for line in (few, many)] == ["lines+markers"] * 2
+    assert [line.marker.maxdisplayed for line in (few, many)] == [0, 16]
+
+
 def test_lines_keep_their_identity_in_another_language() -> None:
     values = np.array([1.0, np.inf])
     lines = [charts.Series(name, LAYERS[:2], values, key="none:post") for name in ("no norm", "无归一化")]

@@ -44,8 +44,8 @@ def experiment(norm="layernorm", steps=0, **protocol):
                   "protocol": {"steps": steps, **protocol}})
 
 
-MADE = {"base": experiment(), "none": experiment("none"), "training": experiment(steps=40, lr=0.003), "short": experiment(steps=6),
-        "broken": experiment("none", 40, optimizer="sgd", lr=3.0)}
+MADE = {"base": experiment(), "none": experiment("none"), "training": experiment(steps=40, lr=0.003),
+        "short": experiment(steps=6), "broken": experiment("none", 40, optimizer="sgd", lr=3.0)}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from core import tables
-from pages.ui import theme
+from pages.ui import theme, worksheet
+from pages.ui.charts import grids, states
 
 # Linear-RGB matrices of full colour blindness: Machado, Oliveira, Fernandes 2009.
 VISION = {
@@ -52,6 +53,33 @@ def test_every_colour_stands_out_from_the_background(base: str) -> None:
     assert contrast(palette.muted, palette.background) >= 4.5
 
 
+def mixed(color: str, background: str, opacity: float) -> str:
+    parts = [round(opacity * int(color[i : i + 2], 16) + (1 - opacity) * int(background[i : i + 2], 16))
+             for i in (1, 3, 5)]
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+@pytest.mark.parametrize("base", theme.PALETTES)
+def test_words_can_be_read_on_everything_that_lies_behind_them(base: str) -> None:
+    palette = theme.PALETTES[base]
+    for opacity in (0x2E / 0xFF, worksheet.STRONGEST):  # a norm's box in the wiring, a cell of a worked step
+        behind = [mixed(color, palette.background, opacity) for color in
+                  (*theme.NORM_COLORS.values(), theme.OTHER_COLOR, theme.ABOVE_COLOR, theme.BELOW_COLOR)]
+        words = palette.muted if opacity < 0.2 else palette.text
+        assert min(contrast(words, color) for color in behind) >= 4.5
+    assert contrast(mixed(palette.text, palette.background, 0.6), palette.background) >= 4.5  # small print
+    assert contrast(palette.accent, palette.background) >= 4.5  # links, and what is chosen
+    assert contrast(palette.background, palette.accent) >= 4.5  # buttons, and the hint of how a chart is walked
+    label = theme.template(base).layout.hoverlabel
+    assert contrast(label.font.color, label.bgcolor) >= 7
+
+
+def test_letters_in_cells_can_be_read() -> None:
+    plotlys = "#444444"  # on a light colour; white on a dark one, which this scale has none of
+    assert min(contrast(plotlys, color) for _, color in grids.LIGHT_SCALE) >= 4.5
+    assert contrast(states.LIGHT, theme.WARNING_COLOR) >= 4.5
+
+
 @pytest.mark.parametrize("vision", VISION)
 def test_the_colours_stay_apart_in_every_kind_of_colour_vision(vision: str) -> None:
     seen = [perceived(color, vision) for color in theme.NORM_COLORS.values()]
@@ -93,3 +121,12 @@ def test_a_norm_keeps_its_colour_where_the_dash_tells_variants_apart():
 def test_where_the_colours_run_out_symbols_tell_variants_apart():
     looks = theme.distinct([theme.style("layernorm")] * 12)
     assert len(set(looks)) == 12
+
+
+def test_whoever_sees_no_colour_tells_variants_apart_by_dash_and_symbol():
+    styles = [theme.style(norm, placement) for norm in theme.NORM_COLORS for placement in ("pre", "post")]
+    looks = theme.distinct([*styles, *styles[:3]])
+    assert len({(look.dash, look.symbol) for look in looks}) == len(looks)
+    assert [look.symbol for look in looks[:1]] == [theme.INIT_SYMBOLS["xavier"]]
+    alike = theme.distinct([theme.style(norm) for norm in ("layernorm", "none", "rmsnorm")])
+    assert {look.symbol.partition("-")[0] for look in alike} == {theme.INIT_SYMBOLS["xavier"]}

@@ -58,7 +58,7 @@ def report(watched: Sequence[Watched], shown: Mapping[str, str], t: Words) -> No
         return
     one, found = case
     with st.container(border=True):
-        st.subheader(f":red[:material/error:] {headline(found, t)}")
+        st.header(f":red[:material/error:] {headline(found, t)}")
         st.markdown(f"**{escaped(one.name)}** · {t(f'autopsy.origin_{found.origin}')}")
         st.markdown(mechanism(found, t))
         st.markdown(table(found, one.experiment, t))

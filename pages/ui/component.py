@@ -34,9 +34,12 @@ PHRASES: dict[str, str] = {
 }
 """What Plotly says by itself → our key for it."""
 
+SCRIPT = "\n".join((ASSETS / name).read_text("utf-8") for name in ("chart.js", "walk.js"))
+"""The component's one module."""
+
 _mount = st.components.v2.component(
     "driftscope_chart",
-    js=(ASSETS / "chart.js").read_text("utf-8"),
+    js=SCRIPT,
     css=(ASSETS / "chart.css").read_text("utf-8"),
     isolate_styles=False,  # Plotly's zoom does not work in a shadow tree
 )
@@ -72,6 +75,8 @@ def spoken(t: Words) -> dict[str, Any]:
         "lang": t.lang,
         "phrases": {said: t(ours) for said, ours in PHRASES.items()},
         "failure": t("chart.failed"),
+        "hint": t("chart.hint"),
+        "hint_pick": t("chart.hint_pick"),
     }
 
 

@@ -106,8 +106,9 @@ class Controls:
                     t("drift.variant_label", number=row + 1), self._menu(row), key=f"variant.{row}",
                     format_func=lambda code: fields.spoken(code, t), accept_new_options=True,
                     placeholder=t("drift.variant_placeholder"), label_visibility="collapsed")
-                st.button("", icon=":material/close:", key=f"remove.{row}", help=t("drift.remove_variant"),
-                          type="tertiary", on_click=self._remove, args=(row,))
+                st.button(t("drift.remove_variant", number=row + 1), icon=":material/close:", key=f"remove.{row}",
+                          help=t("drift.remove_variant", number=row + 1), type="tertiary",  # a sign: document.css
+                          on_click=self._remove, args=(row,))
             found.append(self._changes(chosen))
         st.button(t("drift.add_variant"), icon=":material/add:", on_click=self._add, disabled=rows >= self._place.most)
         return tuple(changes for changes in found if changes)

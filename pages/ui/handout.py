@@ -18,8 +18,9 @@ from importlib.resources import files
 from string import Template
 
 from pages.ui import component, theme
-from pages.ui.handout_blocks import Block, Writer
+from pages.ui.handout_blocks import Block, Drawn, Writer
 from pages.ui.handout_marks import marked
+from pages.ui.picture import Picture
 from pages.ui.text import Words
 
 STATIC = component.ASSETS / "handout"
@@ -31,6 +32,11 @@ class Section:
 
     heading: str
     blocks: Sequence[Block]
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """The pictures that stand in it."""
+        return [block.picture for block in self.blocks if isinstance(block, Drawn)]
 
 
 def page(title: str, lead: str, sections: Sequence[Section], t: Words) -> str:
@@ -44,7 +50,7 @@ def page(title: str, lead: str, sections: Sequence[Section], t: Words) -> str:
     return Template((STATIC / "handout.html").read_text("utf-8")).substitute(
         lang=t.lang, title=html.escape(title), lead=marked(lead), body=body, style=_style(), script=script,
         policy=_policy(script), theme=html.escape(t("handout.theme")), failure=html.escape(t("handout.failed")),
-        chart=packed((component.ASSETS / "chart.js").read_bytes()), plotly=_plotly(), sheet=sheet)
+        chart=packed(component.SCRIPT.encode()), plotly=_plotly(), sheet=sheet)
 
 
 def packed(content: bytes) -> str:

@@ -220,7 +220,7 @@ def _numbers(picture: Picture, t: Words) -> str:
 
 def _table(columns: Columns) -> str:
     """Return the first rows of a table."""
-    head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in columns)
+    head = "".join(f"<th scope=col>{html.escape(name)}</th>" if name else "<td></td>" for name in columns)
     rows = zip(*(list(values)[:ROWS] for values in columns.values()), strict=True)
     body = "".join("<tr>" + "".join(cell(value) for value in row) + "</tr>" for row in rows)
     return f"<div class=table><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -74,7 +74,7 @@ def choose(column: str, row: str) -> None:
 
 def judgements(looked: Viewpoint, measured: Sequence[Measured], shown: Mapping[str, str], t: Words) -> None:
     """Say what the traces tell: of every variant, or of the one that the view looks at."""
-    st.subheader(t("drift.verdicts"))
+    st.header(t("drift.verdicts"))
     found = judging.of_view(looked, measured, shown)
     columns = st.columns(min(len(found), 3))
     for index, one in enumerate(found):

@@ -59,7 +59,7 @@ def card(run: Stored, siblings: Sequence[Stored], t: Words) -> None:
 def heading(run: Stored, t: Words) -> None:
     """Draw what a run is called and how it is."""
     icon, color = LOOKS[run.view.status][1:]
-    st.subheader(escaped(run.title(t)), anchor=False)
+    st.header(escaped(run.title(t)), anchor=False)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.badge(t(f"runs.status_{run.view.status}"), icon=icon, color=color)  # type: ignore[arg-type]
         st.badge(t(f"runs.kind_{run.kind}"), color="gray")

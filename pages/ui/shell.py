@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from core.service import StoreError
-from pages.ui import cache, language
+from pages.ui import cache, document, language
 from pages.ui.text import LANGUAGES, Words, escaped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,8 +52,9 @@ def main() -> None:
     t = language.words()
     refused = language.settle(t)
     page = st.navigation(entries(t), position="hidden" if st.context.is_embedded else "top")
-    st.set_page_config(page_title=f"{page.title} · Driftscope", page_icon=ICON, layout="wide")
+    st.set_page_config(page_title=document.entitled(page.title), page_icon=ICON, layout="wide")
     st.logo(ICON, size="large")
+    document.speak(t)
     if not st.context.is_embedded:
         with st.sidebar:
             language.choose(t)

@@ -106,7 +106,7 @@ def _draw_earlier(looked: LiveView, shown: dict[str, str], t: Words) -> None:
 
 def _judge(runs: Sequence[tuple[str, Variant]], t: Words) -> None:
     """Say what each training has come to, and how its stream drifts now."""
-    st.subheader(t("drift.verdicts"))
+    st.header(t("drift.verdicts"))
     columns = st.columns(min(len(runs), 3))
     for index, one in enumerate(feed.watch(runs)):
         judged = judging.of_training(one)

@@ -30,7 +30,7 @@ LETTERS = "ABCD"
 def several(runs: Sequence[Stored], t: Words) -> None:
     """Draw what can be done with several runs, and how they compare."""
     with st.container(border=True):
-        st.subheader(t("runs.chosen", count=len(runs)), anchor=False)
+        st.header(t("runs.chosen", count=len(runs)), anchor=False)
         with st.container(horizontal=True, vertical_alignment="center"):
             open_link(runs, t)
             _pin_buttons(runs, t)

@@ -1,7 +1,8 @@
 """How things look: one colour a norm, one dash a placement, one symbol an init, and a Plotly template a theme.
 
 The colours keep a contrast of 3:1 on white and on the dark background, and stay apart for the three kinds of colour
-blindness (tests/test_theme.py); dash and symbol say the same again without colour. The file knows names, not numbers.
+blindness (tests/test_theme.py); dash and symbol say the same again without colour. Words have 4.5:1 and are in the
+colours of the theme alone, never in those of the data. The file knows names, not numbers.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ INIT_SYMBOLS: dict[str, str] = {
 }
 """Triangles are missing on purpose: they mark values that have no place on the axis."""
 
+FILLS = ("", "-open", "-open-dot")
+"""How a symbol is filled where two lines of one dash would have the same: whoever sees no colour tells them by it."""
+
 OTHER_COLOR = "#7d8794"
 """A norm that a visitor registered, and everything that belongs to no norm."""
 
@@ -82,22 +86,22 @@ def style(norm: str, placement: str = "pre", init: str = "xavier") -> Style:
 
 
 def distinct(styles: Sequence[Style]) -> list[Style]:
-    """Return the styles with another colour wherever colour and dash were seen before: one that no other has.
+    """Return the styles so that any two differ twice: in colour or dash, and in dash or symbol, which need no colour.
 
-    Where the colours run out, another symbol.
+    Where colour and dash were seen before, another colour that no other has, as long as there is one; where dash and
+    symbol were, another fill of the symbol, and another symbol where the fills run out.
     """
     free = [color for color in NORM_COLORS.values() if color not in {one.color for one in styles}]
-    lines: set[tuple[str, str]] = set()
-    taken: set[Style] = set()
+    colored: set[tuple[str, str]] = set()
+    shaped: set[tuple[str, str]] = set()
     found = []
     for one in styles:
-        color = free.pop(0) if free and (one.color, one.dash) in lines else one.color
-        symbols = (one.symbol, *(symbol for symbol in INIT_SYMBOLS.values() if symbol != one.symbol))
-        looks = [replace(one, color=color, symbol=symbol) for symbol in symbols]
-        chosen = next((look for look in looks if look not in taken), one)
-        lines.add((chosen.color, chosen.dash))
-        taken.add(chosen)
-        found.append(chosen)
+        color = free.pop(0) if free and (one.color, one.dash) in colored else one.color
+        symbols = [symbol + fill for symbol in dict.fromkeys((one.symbol, *INIT_SYMBOLS.values())) for fill in FILLS]
+        symbol = next((symbol for symbol in symbols if (one.dash, symbol) not in shaped), one.symbol)
+        colored.add((color, one.dash))
+        shaped.add((one.dash, symbol))
+        found.append(replace(one, color=color, symbol=symbol))
     return found
 
 
@@ -113,7 +117,7 @@ class Palette:
 
 
 PALETTES: dict[str, Palette] = {
-    "light": Palette(background="#ffffff", text="#1a2230", muted="#566070", grid="#e3e7ed", accent="#1f5fae"),
+    "light": Palette(background="#ffffff", text="#0b1220", muted="#566070", grid="#e3e7ed", accent="#1f5fae"),
     "dark": Palette(background="#11161f", text="#e9edf3", muted="#a3adba", grid="#2a3442", accent="#6aa9f4"),
 }
 
@@ -151,7 +155,8 @@ def template(base: str) -> go.layout.Template:
             "xaxis": axis,
             "yaxis": axis,
             "legend": {"font": {"size": TEXT_PX}, "itemwidth": 48},
-            "hoverlabel": {"font": {"size": TEXT_PX}, "align": "left", "namelength": -1},
+            "hoverlabel": {"font": {"size": TEXT_PX, "color": look.text}, "bgcolor": look.background,
+                           "bordercolor": look.muted, "align": "left", "namelength": -1},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.muted, "activecolor": look.accent},
             "annotationdefaults": {"font": {"size": TEXT_PX, "color": look.muted}, "showarrow": False},
             "shapedefaults": {"line": {"color": look.muted}, "label": {"font": {"size": TEXT_PX, "color": look.muted}}},

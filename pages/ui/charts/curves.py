@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pages.ui import theme
 from pages.ui.charts import marks, stacks
 from pages.ui.charts.axes import Axis
+from pages.ui.charts.lines import most_marked
 from pages.ui.charts.marks import Frame, Part, Text
 
 
@@ -75,14 +76,17 @@ def _trace(one: Curve, place: int, statistic: str, frame: Frame, keys: Sequence[
     """Return one curve; points are drawn last, so that they lie above."""
     alone = len(one.x) == 1
     points = one.error is not None or alone
+    marked = one.style.symbol != theme.NEUTRAL.symbol  # what colour and dash alone may not tell apart
     y = np.where(Axis(frame.y_scale).has_place(one.y), one.y, np.nan)
     size = 16 if alone else 9
     return {
         "type": "scatter", "x": one.x, "y": y, "yaxis": stacks.axes(place)[0], "name": one.name,
         "uid": f"{one.key}{place}", "legendgroup": one.key, "legendrank": 1000 + keys.index(one.key),
-        "mode": ("markers" if points else "lines") + ("+text" if one.label else ""), "connectgaps": False,
+        "mode": ("markers" if points else "lines+markers" if marked else "lines") + ("+text" if one.label else ""),
+        "connectgaps": False,
         "line": {"color": one.style.color, "dash": one.style.dash, "width": one.width},
-        "marker": {"color": one.style.color, "symbol": one.style.symbol, "size": size, "line": {"width": 0}},
+        "marker": {"color": one.style.color, "symbol": one.style.symbol, "size": size, "line": {"width": 0},
+                   "maxdisplayed": most_marked(len(one.x))},
         "text": [*[""] * (len(one.x) - 1), one.label] if one.label else None, "textposition": "top center",
         "textfont": {"size": theme.TEXT_PX}, "cliponaxis": False,
         "error_y": {"array": one.error, "thickness": 2, "width": 5} if one.error is not None else None,

@@ -17,6 +17,9 @@ from pages.ui.charts.value_axis import HOVERED
 MAX_MARKED_LAYERS = 64
 """Up to this many points a line shows each of them."""
 
+FEW_MARKED = 16
+"""So many does a longer line show: enough to tell by its symbol, without colour, which line it is."""
+
 EXTRA_WIDTH = 2
 """Pixels by which a line is wider than the one drawn over it."""
 
@@ -86,7 +89,6 @@ def line_of(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
     `above`: how many lines are drawn after this one; it is wider than they are, so that it shows where they cover it.
     """
     extra = EXTRA_WIDTH * min(above, 3)
-    points = len(one.layers) <= MAX_MARKED_LAYERS
     value, kept = HOVERED[axis.scale]
     unit = f" {frame.unit}" if frame.unit else ""
     return {
@@ -94,12 +96,17 @@ def line_of(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
         "customdata": np.asarray(one.values, np.float64) if kept else None,
         "name": marks.literal(one.name), "uid": marks.uid(one), "legendgroup": marks.group(one),
         "showlegend": not one.beside,
-        "mode": MODES[one.role] or ("lines+markers" if points else "lines"), "connectgaps": False,
+        "mode": MODES[one.role] or "lines+markers", "connectgaps": False,
         "line": {"color": one.style.color, "dash": "dot" if one.role == "prediction" else one.style.dash,
                  "width": 3 if one.role == "prediction" else 3 + extra},
-        "marker": {"symbol": one.style.symbol, "size": 8 + extra},
+        "marker": {"symbol": one.style.symbol, "size": 8 + extra, "maxdisplayed": most_marked(len(one.layers))},
         "hovertemplate": f"{marks.hover(one, frame, t)}<br><b>{value}</b>{unit}<extra></extra>",
     }
+
+
+def most_marked(points: int) -> int:
+    """Return how many of a line's points are shown; 0 for all."""
+    return FEW_MARKED if points > MAX_MARKED_LAYERS else 0
 
 
 def _name_at_end(line: Part, one: Series, mask: NDArray[np.bool_]) -> Part:
@@ -109,7 +116,7 @@ def _name_at_end(line: Part, one: Series, mask: NDArray[np.bool_]) -> Part:
     if places.size:
         names[places[-1]] = f"{marks.literal(one.name)} "
     return {"mode": "lines+markers+text", "text": names, "textposition": "middle left",
-            "textfont": {"color": one.style.color}, "marker": line["marker"] | {"size": line["marker"]["size"] + 4}}
+            "marker": line["marker"] | {"size": line["marker"]["size"] + 4}}
 
 
 def _film(film: Film, series: Sequence[Series], axis: Axis, frame: Frame, t: Text) -> Part:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pages.ui import theme
 from pages.ui.charts import marks, value_axis
 from pages.ui.charts.axes import SCALES, Axis, axis_for, finite_range, first_sizes
-from pages.ui.charts.lines import MAX_MARKED_LAYERS
+from pages.ui.charts.lines import most_marked
 from pages.ui.charts.marks import MAX_TRACES, Frame, Part, Series, Text, nothing
 from pages.ui.charts.value_axis import HOVERED
 
@@ -134,9 +134,9 @@ def _traces(one: Course, row: int, variants: dict[str, list[Course]], axis: Axis
         "type": "scatter", "x": np.asarray(one.steps, np.int32), "y": axis.place(one.values),
         "customdata": np.asarray(one.values, np.float64) if kept else None,
         "name": marks.literal(one.name), "uid": marks.uid(line), "legendgroup": group, "showlegend": one is first,
-        "mode": "lines+markers" if len(one.steps) <= MAX_MARKED_LAYERS else "lines", "connectgaps": False,
+        "mode": "lines+markers", "connectgaps": False,
         "line": {"color": one.style.color, "dash": one.style.dash, "width": 3},
-        "marker": {"symbol": one.style.symbol, "size": 8},
+        "marker": {"symbol": one.style.symbol, "size": 8, "maxdisplayed": most_marked(len(one.steps))},
         "hovertemplate": f"{says}<br><b>{value}</b>{unit}<extra></extra>"}
     yield marks.triangles(line, ~axis.has_place(one.values), row, says, t) | {"legendgroup": group}
 

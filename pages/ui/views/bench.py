@@ -85,9 +85,12 @@ def multiples(bench: Bench, shown: Shown, t: Words) -> list[Picture]:
     """One number over depth, a facet for each placement, init and scaling, a line a norm."""
     kind = DEPTHS[shown["number"]]
     series = {one.name: kind.series(one) for one in bench.measured}
+    norms = {name: one.names["norms"] for name, one in bench.candidates.items()}
+    compared = list(dict.fromkeys(norms.values()))
+    styles = dict(zip(compared, theme.distinct([theme.style(norm) for norm in compared]), strict=True))
     groups: dict[str, list[charts.Series]] = {}
     for facet, members in _facets(bench, t).items():
-        groups[facet] = [_by_norm(line, bench.candidates[name].names["norms"], t)
+        groups[facet] = [replace(line, name=spoken("norms", norms[name], t), key=norms[name], style=styles[norms[name]])
                          for name in members if (line := series.get(name)) is not None]
     values = [line.values for line in series.values() if line is not None]
     scale = depth.positive(values, shown["scale"]) if kind.logarithmic else "linear"
@@ -97,10 +100,6 @@ def multiples(bench: Bench, shown: Shown, t: Words) -> list[Picture]:
     figure = charts.multiples(groups, frame, t) if values else None
     return [Picture("multiples", figure, title, kind.subject, partial(depth.table, series, t), height,
                     () if values else (t("bench.none"),))]
-
-
-def _by_norm(line: charts.Series, norm: str, t: Words) -> charts.Series:
-    return replace(line, name=spoken("norms", norm, t), key=norm, style=theme.style(norm))
 
 
 def _facets(bench: Bench, t: Words) -> dict[str, list[str]]:

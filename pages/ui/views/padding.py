@@ -6,6 +6,7 @@ It knows a look's arrays; it draws no judgement.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -62,9 +63,10 @@ def _curves(measured: Sequence[Measured], name: str) -> list[Curve]:
 
 def looks(measured: Sequence[Measured]) -> dict[str, theme.Style]:
     """Return how each variant looks: batchnorm that counts padding is dashed, for it shares its norm with the other."""
-    return {one.name: theme.Style(style.color, "12px,6px" if one.experiment.model.bn_padding == "pooled" else "solid",
-                                  style.symbol)
-            for one, style in ((one, theme.style(one.experiment.model.norm)) for one in measured)}
+    models = [one.experiment.model for one in measured]
+    styles = [replace(theme.style(model.norm), dash="12px,6px" if model.bn_padding == "pooled" else "solid")
+              for model in models]
+    return dict(zip([one.name for one in measured], theme.distinct(styles), strict=True))
 
 
 def _first_layer(values: F64) -> F64:

@@ -51,7 +51,7 @@ def table(bench: Bench, measured: Sequence[Row], by: str, t: Words) -> str:
     names = [name for name in (*READ, *CRITERIA) if any(name in row.values for row in found)]
     columns = list(dict.fromkeys(names))
     said = {one.name: _verdicts(one, t) for one in bench.measured}
-    heads = ["", t("drift.variant"), t("bench.verdict"), *(t(f"bench.column_{name}") for name in columns)]
+    heads = ["#", t("drift.variant"), t("bench.verdict"), *(t(f"bench.column_{name}") for name in columns)]
     lines = [[str(place + 1), f"**{escaped(row.name)}**", said[row.name],
               *(_cell(row, name, name == by) for name in columns)] for place, row in enumerate(found)]
     ruler = [":-:", ":--", ":--", *["--:"] * len(columns)]
