@@ -89,8 +89,8 @@ Post peri-LN RMS NaN nan Inf inf nat nats ln log erf tanh sigmoid softmax Softma
 value KV QK diag pp nT max sqrt inv float bfloat int e- ms MiB GFLOP UTC CPU CUDA MPS kernel dropout Dropout keepdims
 ValueError null true false Transformer MLP LSTM GRU BERT GPT- Llama Gemma OLMo Qwen ViT DeepNet I-BERT NN-LUT RoPE
 LayerScale ReZero GELU ReLU SiLU SwiGLU GEGLU GeGLU ReGLU Adam AdamW SGD Welford Frobenius Xavier Kaiming LeCun Xiong
-Ba Kiros Hinton Wu He Sun Kim Yu arXiv massive activations attention sink Driftscope Python PyTorch torch NumPy
-JavaScript HTML JSON CSV Parquet PNG SVG PDF GIF netCDF xarray Page Up Down Esc concat run eval mean
+Ba Kiros Hinton Wu He Sun Kim Yu arXiv massive activations attention sink Chromium Driftscope Python PyTorch torch NumPy
+JavaScript HTML JSON CSV Parquet PNG SVG PDF GIF netCDF xarray Page Up Down Esc Enter concat run eval mean
 """.split())  # noqa: SIM905  a list of so many quoted words cannot be read
 """What stays in Latin letters among Chinese words: names, units, signs, and terms that the field does not translate."""
 
