@@ -44,8 +44,8 @@ def experiment(norm="layernorm", steps=0, **protocol):
                   "protocol": {"steps": steps, **protocol}})
 
 
-MADE = {"base": experiment(), "none": experiment("none"), "training": experiment(steps=40, lr=0.003),
-        "short": experiment(steps=6), "broken": experiment("none", 40, optimizer="sgd", lr=3.0)}
+MADE = {"base": experiment(), "training": experiment(steps=40, lr=0.003), "short": experiment(steps=6),
+        "broken": experiment("none", 40, optimizer="sgd", lr=3.0)}
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +171,11 @@ def test_chinese_letters_are_drawn_and_not_one_box_for_all():
 
 
 def test_a_chart_that_a_player_moves_is_as_it_is_at_the_newest_step(runs):
-    picture, _ = moving(runs, ["training"], "profile")
+    picture, steps = moving(runs, ["training"], "profile")
     drawn = images.dressed(plain(picture.figure), "light")
     assert "meta" not in drawn["layout"]
+    assert replay.newest(picture, steps, Words("en")) == "newest: step 40"
+    assert replay.newest(moving(runs, ["training"], "loss")[0], steps, Words("en")) == ""  # it shows all steps
     np.testing.assert_array_equal(drawn["data"][0]["y"], picture.figure.data[0].y)
     assert drawn["layout"]["template"]["layout"]["font"]["family"] == theme.FONT
 
@@ -297,7 +299,7 @@ def downloaded(visit, name):
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("lang", "base"), [("en", "light"), ("zh", "dark")])
-def test_the_page_downloads_a_chart_in_the_visitors_theme_and_language(visit, lang, base):
+def test_the_page_downloads_a_chart_in_the_visitors_theme_or_the_other_and_in_the_language(visit, lang, base):
     t = Words(lang)
     visit.page.emulate_media(color_scheme=base)
     visit.open(f"/softmax?lang={lang}")
@@ -311,6 +313,11 @@ def test_the_page_downloads_a_chart_in_the_visitors_theme_and_language(visit, la
     assert visit.chart("return gd.layout.title.text") in svg.decode()
     assert pdf.startswith(b"%PDF-")
     assert visit.page.get_by_role("button", name=t("image.film")).count() == 0  # nothing moves here
+    other = BASES[BASES.index(base) - 1]
+    visit.page.get_by_role("radio", name=t(f"image.{other}")).click()
+    visit.settle()
+    _, png = downloaded(visit, t("drift.download", format="PNG"))
+    assert (pixels(png)[0, 0] == rgb(theme.PALETTES[other].background)).all()
 
 
 @pytest.mark.browser

@@ -143,7 +143,8 @@ def _html(found: Handed, t: Words) -> bytes:
 
 def _image(found: Handed, options: argparse.Namespace) -> bytes:
     picture = _one_of(found.pictures(), options.picture, "pictures")
-    return images.image(picture, options.image.suffix.lower(), options.theme, options.runs)
+    said = replay.newest(picture, feed.steps(found.measured), Words(options.lang))
+    return images.image(picture, options.image.suffix.lower(), options.theme, options.runs, said)
 
 
 def _film(found: Handed, options: argparse.Namespace) -> bytes:

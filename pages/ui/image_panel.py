@@ -11,7 +11,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui import chromium, feed, images, replay
+from pages.ui import chromium, feed, images, replay, theme
 from pages.ui.cache import Measured
 from pages.ui.chromium import ImageError
 from pages.ui.filming import Filming
@@ -45,19 +45,22 @@ def _ways(picture: Picture, measured: Sequence[Measured], t: Words, place: str) 
     except ImageError as error:
         _say(error, t)
         return
+    here = f"{place}.{picture.key}"
     shown = [one for one in measured if picture.variant in ("", one.name)]
-    runs = [one.run.id for one in shown]
-    base = st.context.theme.type or "light"
+    runs, steps = [one.run.id for one in shown], feed.steps(shown)
     width, height = images.size(picture)
     st.caption(t("image.lead", width=images.PIXELS * width, height=images.PIXELS * height))
+    base = st.segmented_control(t("image.theme"), list(theme.PALETTES), default=st.context.theme.type or "light",
+                                required=True, format_func=lambda name: t(f"image.{name}"), key=f"theme.{here}")
+    said = replay.newest(picture, steps, t)
     with st.container(horizontal=True):
         for ending, (name, kind) in images.FORMATS.items():
-            st.download_button(t("drift.download", format=name), partial(images.image, picture, ending, base, runs),
+            st.download_button(t("drift.download", format=name),
+                               partial(images.image, picture, ending, base, runs, said),
                                f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
-                               key=f"image.{place}.{picture.key}{ending}", on_click="ignore")
-    steps = replay.chosen(feed.steps(shown)) if replay.moves(picture) else []
-    if len(steps) > 1:
-        _film(picture, steps, base, (picture.label, base, t.lang, *runs), t, f"film.{place}.{picture.key}")
+                               key=f"image.{here}{ending}", on_click="ignore")
+    if replay.moves(picture) and len(steps) > 1:
+        _film(picture, replay.chosen(steps), base, (picture.label, base, t.lang, *runs), t, f"film.{here}")
 
 
 def _say(error: object, t: Words) -> None:

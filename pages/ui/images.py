@@ -30,14 +30,14 @@ HEADER_BYTES = 33
 """A PNG begins with its signature and the chunk of its size."""
 
 
-def image(picture: Picture, ending: str, base: str, runs: Sequence[str] = ()) -> bytes:
+def image(picture: Picture, ending: str, base: str, runs: Sequence[str] = (), said: str = "") -> bytes:
     """Return a picture as an image. `ending`: of FORMATS; `base`: the theme; `runs`: whose numbers it shows.
 
-    A chart that a player moves is as it is at the newest step. The image says what it shows in its own words: title,
-    and in PNG and SVG the runs. Errors: ImageError.
+    A chart that a player moves is as it is at the newest step; `said`: stands behind its title. The file says what it
+    shows: its title, and in PNG and SVG the runs. Errors: ImageError.
     """
     source = " ".join(["Driftscope", *runs])
-    figure = {**dressed(plain(picture.figure), base), "title": picture.label, "source": source}
+    figure = {**dressed(plain(picture.figure), base, said), "title": picture.label, "source": source}
     content = drawn([figure], ending, size(picture), PIXELS if ending == ".png" else 1)
     return _told(content, {"Title": picture.label, "Source": source}) if ending == ".png" else content
 
@@ -48,12 +48,17 @@ def size(picture: Picture) -> tuple[int, int]:
     return round(factor * WIDTH), round(factor * HEIGHT)
 
 
-def dressed(figure: Figure, base: str) -> Figure:
-    """Return a figure in a theme of the pages, without what only a player reads and what only a visitor presses."""
+def dressed(figure: Figure, base: str, said: str = "") -> Figure:
+    """Return a figure in a theme of the pages, without what only a player reads and what only a visitor presses.
+
+    `said`: stands behind its title.
+    """
     look: dict[str, Any] = theme.template(base).to_plotly_json()
     font = {**look["layout"]["font"], "family": theme.FONT}
     template = {**look, "layout": {**look["layout"], "font": font}}
     layout = {name: value for name, value in figure["layout"].items() if name not in ("meta", "updatemenus")}
+    if said:
+        layout["title"] = {**layout["title"], "text": f"{layout['title']['text']} · {said}"}
     return {"data": figure["data"], "layout": {**layout, "template": template}}
 
 

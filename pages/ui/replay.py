@@ -44,6 +44,12 @@ def moves(picture: Picture) -> bool:
     return bool(meta and (meta.get("film") or meta.get("cursor")))
 
 
+def newest(picture: Picture, steps: Sequence[int], t: Words) -> str:
+    """Say which step a picture shows that has no player, where it shows one."""
+    meta = picture.figure.layout.meta if picture.figure is not None else None
+    return t("player.at_newest", last=steps[-1]) if meta and meta.get("film") and steps else ""
+
+
 def chosen(steps: Sequence[int]) -> list[int]:
     """Return the steps of the frames: the first, the last, and others evenly between."""
     places = np.linspace(0, len(steps) - 1, min(len(steps), MOST_FRAMES)).round().astype(int)
@@ -53,19 +59,12 @@ def chosen(steps: Sequence[int]) -> list[int]:
 def frames(picture: Picture, steps: Sequence[int], base: str, t: Words) -> Iterator[bytes]:
     """Yield the picture at each of the steps as a PNG of a slide's size, the step in its title. Errors: ImageError."""
     whole, size = plain(picture.figure), images.size(picture)
-    told = {step: t("player.at", step=step, last=steps[-1]) for step in steps}
     for place in range(0, len(steps), TOGETHER):
-        figures = [_frame(at(whole, step, theme.PALETTES[base].text), base, told[step])
-                   for step in steps[place:place + TOGETHER]]
-        content = images.drawn(figures, ".png", size, images.WIDTH / size[0])
+        figures = [images.dressed(at(whole, step, theme.PALETTES[base].text), base,
+                                  t("player.at", step=step, last=steps[-1])) for step in steps[place:place + TOGETHER]]
+        content = images.drawn([{**one, "title": "", "source": ""} for one in figures], ".png", size,
+                               images.WIDTH / size[0])
         yield from (part + PNG_END for part in content.split(PNG_END)[:-1])
-
-
-def _frame(figure: Figure, base: str, said: str) -> Figure:
-    """Return a figure in a theme with more said in its title."""
-    dressed = images.dressed(figure, base)
-    title = {**dressed["layout"]["title"], "text": f"{dressed['layout']['title']['text']} · {said}"}
-    return {**dressed, "layout": {**dressed["layout"], "title": title}, "title": title["text"], "source": ""}
 
 
 def at(figure: Figure, step: int, color: str) -> Figure:
