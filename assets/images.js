@@ -39,7 +39,7 @@ function inLetters(blob) {
   return read;
 }
 
-const literal = (text) => Object.assign(document.createElement("p"), { textContent: text }).innerHTML;
+const literal = (text) => new XMLSerializer().serializeToString(document.createTextNode(text));
 
 /** Return a figure as an SVG of a size, with room around it, with the type of the page, and with what it shows in words. */
 async function drawn({ data, layout, title, source }, width, height, scale) {

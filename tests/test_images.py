@@ -120,13 +120,14 @@ def test_a_picture_that_needs_more_room_than_a_slide_gets_it_in_the_same_ratio(h
 
 @pytest.mark.parametrize("title", ["均方根（RMS）", "stream & “gradient”"])
 def test_an_svg_is_text_says_what_it_shows_and_needs_nothing_from_elsewhere(title):
-    said = f"{title} </title><script>&"
+    said = f"{title}\u00a0</title><script>&"
     content = images.image(replace(titled(title), label=said), ".svg", "light", ["r1"]).decode()
     root = ET.fromstring(content)
     spoken = ["".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert spoken.count(title) == 3
     assert [root[0].text, root[1].text] == [said, "Driftscope r1"]
     assert (root.get("width"), root.get("height")) == ("1280", "720")
+    assert "@font-face { font-family: 'Source Sans'" in content
     linked = [value for one in root.iter() for name, value in one.attrib.items() if name.endswith(("href", "src"))]
     assert [value for value in linked if not value.startswith("#")] == []
     assert set(re.findall(r"https?://[^\"'\s)]+", content)) <= {"http://www.w3.org/2000/svg",
