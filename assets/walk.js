@@ -4,7 +4,7 @@
 //
 // Traps this file is built around:
 // - Plotly finds a point by its number, a cell only by where it is.
-// - Plotly writes the label a moment later, and all numbers of a trace that is hidden are gone.
+// - Plotly writes the label a moment later, maybe after the next key, and all numbers of a trace that is hidden are gone.
 // - On a slide the arrows are the presenter's.
 
 const WALKED = ["scatter", "bar", "heatmap"];
@@ -16,7 +16,7 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 function watchKeys(chart) {
   const { plot } = chart;
   const { signal } = chart.end;
-  const acts = { Enter: () => pick(chart, chart.at && plot._hoverdata?.[0]), Escape: () => leave(chart) };
+  const acts = { Enter: () => chart.at && pick(chart, named(plot, chart.at)), Escape: () => leave(chart) };
   const pressed = (event) => {
     if (event.target !== plot || event.ctrlKey || event.metaKey || event.altKey || !plot.dataset.hint) return;
     const act = ARROWS[event.key] ? () => walk(chart, ARROWS[event.key]) : acts[event.key];
@@ -124,6 +124,13 @@ function next(plot, at, [right, down]) {
 function downwards(plot, curve) {
   const [start, end] = plot._fullLayout[plot._fullData[curve].yaxis.replace("y", "yaxis")].range;
   return start > end ? 1 : -1;
+}
+
+/** Return what a value is called on both axes, and its id. */
+function named(plot, { curve, row, column }) {
+  const { x, y, ids } = plot._fullData[curve];
+  const [across, up] = [x, y].map((one) => one._inputArray ?? one);
+  return { x: across[column], y: up[isCells(plot, curve) ? row : column], id: ids?.[column] };
 }
 
 /** Return a value as Plotly is asked for its label. */

@@ -21,6 +21,7 @@ EN = Words("en")
 LESSON = lessons.names()[0]
 HERE = "node => node === document.activeElement"
 STOPS = 90
+WHOLE = "() => document.querySelector('.driftscope-chart').calcdata[0][0].z.every(row => row.every(Number.isFinite))"
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +173,21 @@ def test_a_cell_of_a_sweep_is_opened_by_keys(visit: Visit) -> None:
     button = visit.page.get_by_role("button", name=re.compile("|".join(map(EN, ("sweep.start", "sweep.go_on")))))
     tab_to(visit, button)
     press(visit, "Enter")
-    expect(button).to_have_count(0)
+    visit.page.wait_for_function(WHOLE)
     visit.settle()
     tab_to(visit, chart(visit))
     press(visit, "ArrowRight", "ArrowDown", "Enter")
     visit.page.wait_for_url("**cell=1.0**")
+
+
+def test_an_entry_of_the_worked_tensor_is_chosen_by_keys(visit: Visit) -> None:
+    visit.open("/tensor?lang=en")
+    drawn(visit, 2)
+    tab_to(visit, chart(visit))
+    press(visit, *["ArrowRight"] * 5)
+    expect(said(visit)).to_contain_text("b.t.d = 0.1.0")
+    press(visit, "Enter")
+    visit.page.wait_for_url("**at=0.1.0**")
 
 
 def test_a_prediction_is_made_by_keys_and_reading_goes_on_below_it(visit: Visit) -> None:

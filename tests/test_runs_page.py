@@ -244,7 +244,7 @@ def test_the_newest_trainings_are_listed_and_a_tick_shows_one_and_says_so_in_the
     seen(visit.page.get_by_text("In all of these: Depth (layers): 2 · Width D: 16"))
     tick(visit, 1)
     visit.page.wait_for_url(f"**run={made['broken']}")
-    expect(visit.page.get_by_role("heading", level=3)).to_contain_text("no norm", timeout=LOADED_MS)
+    expect(visit.page.get_by_role("heading", level=2)).to_contain_text("no norm", timeout=LOADED_MS)
     seen(visit.page.get_by_test_id("stMarkdownContainer").filter(has_text=EN("runs.status_stopped")))
     seen(visit.page.get_by_test_id("stTable").filter(has_text=EN("runs.fact_engine")))
 
@@ -281,7 +281,7 @@ def test_a_run_is_named_pinned_and_deleted_only_after_a_word(visit, url, made):
     field = visit.page.get_by_label(EN("runs.name"), exact=True)
     field.fill("  a *good*   name ")
     field.press("Enter")
-    expect(visit.page.get_by_role("heading", level=3)).to_have_text("a *good* name", timeout=LOADED_MS)
+    expect(visit.page.get_by_role("heading", level=2)).to_have_text("a *good* name", timeout=LOADED_MS)
     button(visit, "runs.pin").click()
     seen(button(visit, "runs.unpin"))
     assert (stored_runs(url)[victim].view.name, stored_runs(url)[victim].view.pinned) == ("a *good* name", True)
@@ -292,7 +292,7 @@ def test_a_run_is_named_pinned_and_deleted_only_after_a_word(visit, url, made):
     assert victim in stored_runs(url)
     button(visit, "runs.delete").click()
     visit.page.get_by_role("dialog").get_by_role("button", name=EN("runs.delete_now"), exact=True).click()
-    expect(visit.page.get_by_role("heading", level=3)).to_have_count(0, timeout=LOADED_MS)
+    expect(visit.page.get_by_role("heading", level=2)).to_have_count(0, timeout=LOADED_MS)
     assert victim not in stored_runs(url)
     visit.page.wait_for_url(f"{visit.address}/runs?lang=en")
 
@@ -304,7 +304,7 @@ def test_a_name_is_drawn_as_it_is_written_and_one_that_is_too_long_is_refused(vi
     field = visit.page.get_by_label(EN("runs.name"), exact=True)
     field.fill(":material/delete: :smile: :red[x]")
     field.press("Enter")
-    heading = visit.page.get_by_role("heading", level=3)
+    heading = visit.page.get_by_role("heading", level=2)
     expect(heading).to_contain_text("smile", timeout=LOADED_MS)
     assert heading.inner_text().replace("\u2060", "") == ":material/delete: :smile: :red[x]"
     field.fill("n" * 81)

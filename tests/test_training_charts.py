@@ -290,10 +290,10 @@ def test_a_value_that_is_not_finite_is_a_gap_with_a_triangle(scale, bad):
     assert "▼" in steps(course([1, -np.inf])).layout.title.subtitle.text
 
 
-def test_a_long_line_has_no_markers():
+def test_a_long_line_shows_few_of_its_symbols():
     long = Course("a", np.arange(2000), np.ones(2000))
-    assert steps(long).data[0].mode == "lines"
-    assert steps(cut(long, 8)).data[0].mode == "lines+markers"
+    assert steps(long).data[0].marker.maxdisplayed == 16
+    assert steps(cut(long, 8)).data[0].marker.maxdisplayed == 0
 
 
 def test_the_hover_says_variant_step_layer_site_statistic_value_and_unit():
