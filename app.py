@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import streamlit as st
 
 from core import service
-from pages.ui import feed, stream
+from pages.ui import chromium, feed, stream
 
 try:
     service.check()
@@ -21,13 +21,14 @@ except (service.SettingError, service.StoreError) as error:
 
 @asynccontextmanager
 async def lifespan(_app: st.App) -> AsyncIterator[None]:
-    """Start the engine in the background, so that the first paint does not wait for it, and stop it at the end."""
+    """Start the engine in the background, so that the first paint does not wait for it, and stop all at the end."""
     service.start()
     gc.collect()
     gc.freeze()  # imported modules are never garbage: later collections skip them
     try:
         yield
     finally:
+        chromium.STUDIO.stop()
         service.stop()
 
 

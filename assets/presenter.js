@@ -1,7 +1,9 @@
 // The presenter: keys and clickers turn the pages, a bar says where one is, a second window has the notes and a clock.
 // Windows of one browser move together. It knows addresses and keys; what is on a slide it does not know.
+// A place is a lesson and a slide of it; beyond a lesson's ends are its neighbours in the talk.
 //
 // Traps this file is built around:
+// - Another address would end the full screen: lessons too are turned by telling Python.
 // - Python answers after a moment: what we sent comes back, maybe late or overtaken, and turns nothing a second time.
 // - A key meant for a control (a slider, a field, an open menu) is not a key of ours.
 // - Streamlit cleans up a run that was overtaken after the next one began (see assets/chart.js).
@@ -11,13 +13,13 @@ const STARTED = "driftscope-talk"; // when the talk began, for all windows
 
 /** Key -> what it does. Clickers send the page keys. */
 const KEYS = {
-  ArrowRight: (one) => go(one, one.slide + 1),
-  PageDown: (one) => go(one, one.slide + 1),
-  " ": (one) => go(one, one.slide + 1),
-  ArrowLeft: (one) => go(one, one.slide - 1),
-  PageUp: (one) => go(one, one.slide - 1),
-  Home: (one) => go(one, 0),
-  End: (one) => go(one, one.data.count - 1),
+  ArrowRight: (one) => step(one, 1),
+  PageDown: (one) => step(one, 1),
+  " ": (one) => step(one, 1),
+  ArrowLeft: (one) => step(one, -1),
+  PageUp: (one) => step(one, -1),
+  Home: (one) => go(one, [one.at[0], 0]),
+  End: (one) => go(one, [one.data.lesson, one.data.count - 1]),
   f: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen()),
   n: (one) => window.open(one.data.notes, "driftscope-notes", "popup,width=900,height=700"),
   r: (one) => restart(one),
@@ -28,7 +30,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const one = presenters.get(parentElement) ?? mount(parentElement);
   const turn = ++one.turn;
   Object.assign(one, { data, send: setTriggerValue });
-  hear(one, data.slide);
+  hear(one, [data.lesson, data.slide]);
   show(one);
   return () => {
     if (one.turn === turn) unmount(parentElement, one);
@@ -45,22 +47,22 @@ function mount(parent) {
     made.dataset.name = name;
     return [name, made];
   }));
-  const [counter, clock] = ["counter", "clock"].map((name) => {
+  const [counter, part, clock] = ["counter", "part", "clock"].map((name) => {
     const made = document.createElement("span");
     made.className = `driftscope-${name}`;
     return made;
   });
-  bar.append(buttons.back, counter, buttons.next, clock, buttons.full, buttons.notes, buttons.leave);
+  bar.append(buttons.back, counter, buttons.next, part, clock, buttons.full, buttons.notes, buttons.leave);
   parent.append(bar);
   const one = {
-    ...{ bar, buttons, counter, clock, turn: 0, data: null, slide: 0, heard: -1, echoes: [], end: new AbortController() },
+    ...{ bar, buttons, counter, part, clock, turn: 0, data: null, at: ["", 0], heard: "", echoes: [], end: new AbortController() },
     channel: new BroadcastChannel("driftscope-presenter"),
   };
   presenters.set(parent, one);
   const keys = { back: "ArrowLeft", next: "ArrowRight", full: "f", notes: "n", leave: "Escape" };
   for (const [name, key] of Object.entries(keys)) buttons[name].addEventListener("click", () => KEYS[key](one));
   document.addEventListener("keydown", (event) => pressed(one, event), { signal: one.end.signal });
-  one.channel.onmessage = ({ data: { lesson, slide } }) => lesson === one.data.lesson && go(one, slide, false);
+  one.channel.onmessage = ({ data: [lesson, slide] }) => one.data.lessons.includes(lesson) && go(one, [lesson, slide], false);
   one.tick = setInterval(() => tick(one), 1000);
   return one;
 }
@@ -73,12 +75,13 @@ function unmount(parent, one) {
   one.bar.remove();
 }
 
-/** Take the slide that the address says, unless it is what we sent, or has not changed. */
-function hear(one, slide) {
-  const echo = one.echoes.lastIndexOf(slide);
-  if (echo < 0 && slide !== one.heard) Object.assign(one, { slide, echoes: [] });
+/** Take the place that the address says, unless it is what we sent, or has not changed. */
+function hear(one, place) {
+  const name = place.join("/");
+  const echo = one.echoes.lastIndexOf(name);
+  if (echo < 0 && name !== one.heard) Object.assign(one, { at: place, echoes: [] });
   one.echoes.splice(0, echo + 1);
-  one.heard = slide;
+  one.heard = name;
 }
 
 function pressed(one, event) {
@@ -92,15 +95,25 @@ function pressed(one, event) {
 /** Whether a key belongs to what has the focus. */
 const isTyping = (target) => Boolean(target.closest?.("input, textarea, select, [role=slider], [role=listbox], [contenteditable]"));
 
-/** Turn to a slide; `tell`: whether the other windows are told. */
-function go(one, slide, tell = true) {
-  const there = Math.max(0, Math.min(one.data.count - 1, slide));
-  if (there === one.slide) return;
-  one.slide = there;
-  one.echoes.push(there);
+/** Turn a page forth or back. Of a lesson that Python has not shown yet it is not known where it ends. */
+function step(one, by) {
+  const [lesson, slide] = one.at;
+  const { before, after, count } = one.data;
+  const there = slide + by;
+  const known = lesson === one.data.lesson;
+  const place = there < 0 ? known && before : known && there >= count ? after : [lesson, there];
+  if (place) go(one, place);
+}
+
+/** Turn to a place; `tell`: whether the other windows are told. */
+function go(one, place, tell = true) {
+  if (place.join("/") === one.at.join("/")) return;
+  one.at = place;
+  one.echoes.push(place.join("/"));
   if (!localStorage.getItem(STARTED)) restart(one);
-  if (tell) one.channel.postMessage({ lesson: one.data.lesson, slide: there });
-  one.send("turned", { slide: there });
+  if (tell) one.channel.postMessage(place);
+  const [lesson, slide] = place;
+  one.send("turned", { lesson, slide });
   show(one);
 }
 
@@ -117,7 +130,9 @@ function tick({ clock, data }) {
 }
 
 function show(one) {
-  const { bar, buttons, counter, data, slide } = one;
+  const { bar, buttons, counter, part, data } = one;
+  const [lesson, slide] = one.at;
+  const known = lesson === data.lesson;
   bar.lang = data.lang;
   bar.setAttribute("aria-label", data.words.bar);
   for (const [name, button] of Object.entries(buttons)) {
@@ -126,8 +141,9 @@ function show(one) {
     button.title = data.words[`${name}_label`];
   }
   buttons.notes.hidden = buttons.leave.hidden = data.clock;
-  buttons.back.disabled = slide === 0;
-  buttons.next.disabled = slide === data.count - 1;
-  counter.textContent = `${slide + 1} / ${data.count}`;
+  buttons.back.disabled = known && slide === 0 && !data.before;
+  buttons.next.disabled = known && slide === data.count - 1 && !data.after;
+  counter.textContent = known ? `${slide + 1} / ${data.count}` : "…";
+  part.textContent = known ? data.words.part : "";
   tick(one);
 }

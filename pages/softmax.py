@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
-from pages.ui import explain, panels, softmax_controls
+from pages.ui import explain, origin, panels, single, softmax_controls
 from pages.ui.language import words
 from pages.ui.views import softmax
 
@@ -30,3 +32,4 @@ st.markdown(f"{icon} **{softmax.verdict(row, t)}**")
 for one in softmax.told(asked, row, t):
     st.markdown(one.said)
     panels.panel(one.picture, [], t, "softmax")
+panels.hand_out(partial(single.softmax_row, asked, t), "softmax", t, lambda: origin.of_code(asked.program(), t))

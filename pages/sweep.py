@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.fields import ExperimentError
 from core.sweep import grid
-from pages.ui import axes, explain, panels, sweep_cell, sweeping
+from pages.ui import axes, explain, origin, panels, single, sweep_cell, sweeping
 from pages.ui.controls import Controls
 from pages.ui.language import words
 from pages.ui.link import Variant, View
@@ -45,3 +47,5 @@ with chart:
         sweeping.panel(found, t)
         panels.panel(sweep_map(found, shown, t), [], t, SWEEP.name, sweep_cell.choose(found, t))
         sweep_cell.card(found, shown, t)
+        panels.hand_out(partial(single.swept, found, base, axes.axes(), shown, t), "sweep", t,
+                        lambda: origin.of_grid(base, axes.axes(), t))

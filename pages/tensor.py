@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.worked import worked
-from pages.ui import explain, panels, pitfall_cards, tensor_controls, worksheet
+from pages.ui import explain, origin, panels, pitfall_cards, single, tensor_controls, worksheet
 from pages.ui.language import words
 from pages.ui.views import tensor
 
@@ -44,3 +46,4 @@ st.header(t("tensor.pitfalls"))
 st.markdown(t("tensor.pitfalls_said"))
 pitfall_cards.cards(asked, sheet.values("x"), t)
 panels.panel(tensor.pitfalls(asked, sheet.values("x")), [], t, "tensor")
+panels.hand_out(partial(single.worked_tensor, asked, t), "tensor", t, lambda: origin.of_code(asked.program(), t))

@@ -7,14 +7,16 @@ in every process that a test starts: with as many as there are cores, small step
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch
 
 import browser as real
 import pytest
 from hypothesis import settings
+from opened import Opened
 from playwright.sync_api import Browser, expect
 
 settings.register_profile("shared", deadline=None, derandomize=True)
@@ -56,3 +58,19 @@ def visit(chromium: Browser, address: str) -> Iterator[real.Visit]:
     assert opened.errors == []
     assert opened.hosts <= {address.removeprefix("http://")}
     context.close()
+
+
+@pytest.fixture
+def open_file(chromium: Browser) -> Iterator[Callable[..., Opened]]:
+    """Opens a file offline in a theme; nothing may go wrong in it, and it may ask for nothing but itself."""
+    opened: list[Opened] = []
+
+    def open_it(path: Path, theme: Literal["light", "dark"] = "light") -> Opened:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=theme, offline=True)
+        opened.append(Opened(context.new_page(), path))
+        return opened[-1]
+
+    yield open_it
+    for one in opened:
+        one.check()
+        one.page.context.close()

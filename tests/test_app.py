@@ -53,6 +53,15 @@ def test_every_page_runs_in_every_language_and_draws_three_lines(page, lang):
                                                                   ("layernorm", "none", "rmsnorm")]
 
 
+@pytest.mark.parametrize("key", ["view", "of"])
+def test_a_control_that_holds_nothing_stands_for_its_default(key):
+    at = opened("drift", lang="en")
+    at.session_state[key] = None  # as after a message that the browser sent for another page
+    at.run()
+    assert not at.exception
+    assert any("figure" in one.proto.json for one in at.get("bidi_component"))
+
+
 @pytest.mark.parametrize("query", [{"layers": "5000"}, {"norm": "x"}, {"x": "1.AAAA"}, {"stat": "nope"}])
 def test_a_bad_link_becomes_a_notice_and_the_default_picture(query):
     at = opened("drift", lang="en", **query)

@@ -29,6 +29,7 @@ FORBIDDEN = {
     r"pages/ui/(charts/.*|theme|picture)\.py": {"streamlit", "torch", "pathlib"},
     r"pages/ui/text\.py": {"streamlit", "torch", "core"},
     r"pages/ui/link\.py": {"streamlit", "plotly"},
+    r"pages/ui/(chromium|images|replay|filming)\.py": {"streamlit"},
     r"pages/ui/.*": {"torch", "numba"},
     r"(app|pages/\w+)\.py": {"torch", "numba", "plotly"},
 }

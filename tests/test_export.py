@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import io
+import math
+import re
+import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from browser import ROOT
@@ -16,18 +21,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from core import __main__ as core_command
 from core import archive, service
 from core.database import RUNS
 from core.experiment import parse
 from core.store import Ask, Store
+from core.sweep import grid
 from core.table import shown
-from pages.ui import component, dossier, export, feed, handout
+from core.worked import worked
+from pages.ui import (
+    component,
+    dossier,
+    export,
+    feed,
+    handout,
+    handout_blocks,
+    lessons,
+    single,
+    softmax_link,
+    tensor_link,
+)
 from pages.ui.cache import Measured
-from pages.ui.handout_marks import marked
+from pages.ui.handout_blocks import Drawn
+from pages.ui.handout_marks import marked, prose
 from pages.ui.picture import FORMATS, Picture, Subject
-from pages.ui.places import DRIFT, LIVE, PRECISION
+from pages.ui.places import DRIFT, LIVE, PRECISION, SWEEP
 from pages.ui.text import LANGUAGES, Words, escaped
 from pages.ui.views import PRECISION_VIEWS, VIEWS, Lab
+from pages.ui.views.sweep import State
 from pages.ui.views.training import LIVE_VIEWS
 
 MODEL = {"n_layers": 2, "d_model": 16, "n_heads": 2}
@@ -73,20 +94,22 @@ class Read(HTMLParser):
 
     def __init__(self, content):
         super().__init__()
-        self.tags, self.texts, self._silent = [], [], False
+        self.tags, self.texts, self.codes, self._silent, self._inside = [], [], [], False, ""
         self.feed(content)
         self.text = "".join(self.texts)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        self._silent = tag in ("script", "style")
+        self._silent, self._inside = tag in ("script", "style"), tag
         if tag == "br":
             self.texts.append("\n")
 
     def handle_endtag(self, tag):
-        self._silent = False
+        self._silent, self._inside = False, ""
 
     def handle_data(self, data):
+        if self._inside == "pre":
+            self.codes.append(data)
         if not self._silent:
             self.texts.append(data)
 
@@ -175,9 +198,9 @@ def test_a_table_that_is_long_shows_its_first_rows_and_one_that_is_too_large_for
     long = Picture("p", None, "label", Subject(), lambda: {"number": [float(one) for one in range(count)],
                                                            "text": ["abcdefgh"] * count})
     t = Words("en")
-    read = Read(handout.page("title", "", [handout.Section("heading", pictures=[long])], t))
-    assert sum(tag == "tr" for tag, _ in read.tags) == handout.ROWS + 1
-    assert t("handout.rows", shown=handout.ROWS, count=count) in read.text
+    read = Read(handout.page("title", "", [handout.Section("heading", [Drawn(long)])], t))
+    assert sum(tag == "tr" for tag, _ in read.tags) == handout_blocks.ROWS + 1
+    assert t("handout.rows", shown=handout_blocks.ROWS, count=count) in read.text
     assert t("handout.too_large", format="CSV") in read.text
     assert [len(read.downloads(ending)) for ending in FORMATS] == [0, 1]
 
@@ -190,11 +213,76 @@ def test_a_visitors_text_is_shown_letter_by_letter(text):
 
 
 @pytest.mark.parametrize(("text", "made"), [
-    ("**a `b`** c", "<strong>a <code>b</code></strong> c"), ("a  \nb", "a<br>b"), (r"**\*\***", "<strong>**</strong>"),
+    ("**a `b`** c", "<strong>a <code>b</code></strong> c"), ("a  \nb", "a<br>\nb"),
+    (r"**\*\***", "<strong>**</strong>"), ("*a* _b_", "<em>a</em> <em>b</em>"), ("[a](http://b)", "[a](http://b)"),
+    (":red[:material/error:] a :gray[:material/unknown:]", "✕ a "),
     ("a & b < c", "a &amp; b &lt; c"), ("`**`", "<code>**</code>"), ("2 ** 3", "2 ** 3"),
 ])
 def test_the_marks_of_our_sentences_become_html(text, made):
     assert marked(text) == made
+
+
+def test_prose_has_links_lists_tables_and_formulas_and_no_html_of_its_own():
+    made = prose("a $x_1$ **b**\n\n$$y = \\frac{x}{\\sigma}$$\n\n- [one](drift?x=1)\n"
+                 "- [two](javascript:alert(1)) <b>\n\n| A | B |\n|---|--:|\n| 1 | 2 |")
+    tags = [tag for tag, _ in Read(made).tags]
+    assert tags.count("math") == 2 and tags.count("mfrac") == 1 and tags.count("li") == 2 and tags.count("td") == 2
+    assert [attrs["href"] for tag, attrs in Read(made).tags if tag == "a"] == ["drift?x=1"]
+    assert "b" not in tags and "$" not in Read(made).text
+
+
+@pytest.mark.parametrize("name", lessons.names())
+def test_every_formula_of_a_lesson_becomes_mathml(name):
+    found = [block for lang in LANGUAGES for section in lessons.lesson(name, lang).sections
+             for block in (section.slide, *section.blocks) if isinstance(block, str)]
+    read = Read("".join(map(prose, found)))
+    assert sum(text.count("$$") // 2 for text in found) == sum(
+        tag == "math" and attrs["display"] == "block" for tag, attrs in read.tags)
+    assert not re.search(r"[\\&$]", read.text)
+
+
+@pytest.mark.parametrize("asked", [*softmax_link.PRESETS.values(), softmax_link.Asked("own", (1.0, -math.inf, 3.0)),
+                                   softmax_link.Asked(upstream="normal", temperature=0.5)])
+def test_the_program_of_a_row_of_scores_computes_what_the_page_shows(asked):
+    found, row = run_program(single.softmax_row(asked, Words("en")).decode()), asked.row()
+    np.testing.assert_array_equal(found["row"].p, row.p)
+    np.testing.assert_array_equal(found["gradient"], row.gradient(asked.gradient(row)))
+
+
+@pytest.mark.parametrize("asked", [*tensor_link.PRESETS.values(), tensor_link.Asked("nan_1_inf_2", norm="rmsnorm"),
+                                   tensor_link.Asked(norm="batchnorm", pool="batch", gamma="1_2_3_4", scale=0.1)])
+def test_the_program_of_a_worked_tensor_computes_every_step(asked):
+    found, sheet = run_program(single.worked_tensor(asked, Words("zh")).decode()), worked(
+        asked.norm, asked.tensor(), asked.dials())
+    assert [step.name for step in found["sheet"].steps] == [step.name for step in sheet.steps]
+    for mine, there in zip(found["sheet"].steps, sheet.steps, strict=True):
+        np.testing.assert_array_equal(mine.values, there.values)
+
+
+def test_a_sweep_is_handed_out_with_a_program_and_a_command_that_have_the_same_cells():
+    base, axes = experiment(), {"model.norm": ["none", "layernorm"], "model.init_gain": [1.0, -0.5]}
+    cells = grid(base, axes)
+    states = [State(cell, "refused" if cell.experiment is None else "absent") for cell in cells]
+    content = single.swept(states, base, axes, SWEEP.defaults, Words("en")).decode()
+    found = run_program(content)
+    assert [cell.experiment for cell in found["cells"]] == [cell.experiment for cell in cells]
+    assert list(found["traces"]) == [cell.name for cell in cells if cell.experiment]
+    command = next(line for line in Read(content).text.splitlines() if "python -m core sweep" in line)
+    options = core_command._parser().parse_args(shlex.split(command.partition("core ")[2]))
+    again = grid(core_command.experiment_of(options), core_command._fields(options.grid, "--grid"))
+    assert [(cell.values, cell.experiment) for cell in again] == [(cell.values, cell.experiment) for cell in cells]
+    reason = next(one.reason(Words("en")) for one in states if one.cell.refused)
+    assert "-0.5" in reason and "\\" not in reason  # it is not Markdown
+    assert all(f"{cell.name}: {reason}" in Read(content).text for cell in cells if cell.refused)
+
+
+def run_program(content):
+    """Run the Python of a hand-out as its reader does, and return what it leaves."""
+    programs = [text for text in Read(content).codes if "from core" in text]
+    found = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(programs[-1], found)
+    return found
 
 
 REFUSED = {
@@ -245,42 +333,6 @@ def test_another_process_writes_the_same_file_and_imports_no_torch(runs, tmp_pat
 
 
 # in a browser
-
-
-class Opened:
-    """A file, opened from disk with the network off, and everything that went wrong or was asked for."""
-
-    def __init__(self, page, path):
-        self.page, self.errors, self.asked = page, [], []
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("dialog", lambda dialog: (self.errors.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: self.asked.append(request.url))
-        page.goto(path.as_uri())
-        for chart in page.locator(".chart").all():
-            chart.locator(".main-svg").first.wait_for()
-
-    def chart(self, function, number=0):
-        return self.page.locator(".driftscope-chart").nth(number).evaluate(function)
-
-
-@pytest.fixture
-def open_file(chromium):
-    """Open a file offline in a theme; nothing may go wrong in it, and it may ask for nothing but itself."""
-    contexts, files = [], []
-
-    def opened(path, theme="light"):
-        contexts.append(chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=theme))
-        contexts[-1].set_offline(True)
-        files.append(Opened(contexts[-1].new_page(), path))
-        return files[-1]
-
-    yield opened
-    for one in files:
-        assert one.errors == []
-        assert [url for url in one.asked if not url.startswith(("file:", "blob:null/", "data:"))] == []
-    for context in contexts:
-        context.close()
 
 
 RANGES = "chart => [chart._fullLayout.xaxis.range, chart._fullLayout.yaxis.range]"
@@ -367,20 +419,39 @@ def test_hostile_names_are_shown_as_they_are_and_run_nothing(runs, tmp_path, ope
         "chart => [...chart.querySelectorAll('text')].map(one => one.textContent)", 1))
 
 
+PAGES = {
+    "drift-twins": "/drift?layers=3&view=twins&stat=absmax&lang=en",
+    "softmax": "/softmax?lang=zh&std=8",
+    "tensor": "/tensor?lang=en&norm=batchnorm",
+    "norms-ranking": "/norms?lang=zh&view=ranking&layers=2&norms=layernorm,rmsnorm&placements=pre",
+    "norms-overlay": "/norms?lang=en&view=overlay&layers=2&norms=layernorm,rmsnorm&placements=pre,post",
+    "sweep": "/sweep?lang=zh&layers=2&across=model.norm%3Dnone%2Clayernorm&down=",
+}
+"""Name of a file → the page that hands it out."""
+
+
 @pytest.mark.browser
-def test_a_page_hands_out_what_is_on_screen(visit, tmp_path, open_file):
-    path = tmp_path / "out.html"
-    visit.open("/drift?layers=3&view=twins&stat=absmax")
-    button = visit.page.get_by_role("button", name="Hand out")
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_hands_out_what_is_on_screen(visit, tmp_path, open_file, name):
+    path, lang = tmp_path / "out.html", "zh" if "lang=zh" in PAGES[name] else "en"
+    visit.open(PAGES[name])
+    button = visit.page.get_by_role("button", name=Words(lang)("handout.button"))
     button.wait_for()
     visit.settle()
     with visit.page.expect_download() as download:
         button.click()
     download.value.save_as(path)
-    assert download.value.suggested_filename == "driftscope-drift-twins.html"
-    opened = open_file(path)
-    for number in range(2):
+    assert download.value.suggested_filename == f"driftscope-{name}.html"
+    opened, charts = open_file(path), visit.page.locator(".driftscope-chart").count()
+    assert opened.page.locator(".driftscope-chart").count() == charts
+    assert opened.page.locator("h1").inner_text() == visit.page.locator("h1").inner_text()
+    for number in range(charts):
         here = visit.chart(f"return ({SHOWN})(gd)", number)
         assert opened.chart(SHOWN, number) == here
         assert any(here)
-    assert opened.page.get_by_text("python -m core run").count() == 1
+    programs = [text for text in opened.page.locator("pre").all_inner_texts() if "from core." in text]
+    visit.page.get_by_text(Words(lang)("handout.code"), exact=True).click()
+    shown_there = visit.page.locator("[data-testid=stPopoverBody] [data-testid=stCode]", has_text="from core.")
+    assert shown_there.first.inner_text().split() == programs[-1].split()
+    for said in visit.page.locator("[data-testid=stMain] [data-testid=stMarkdown] td").all_inner_texts():
+        assert said.split()[-1] in opened.page.inner_text("body")

@@ -173,7 +173,8 @@ def test_braces_of_a_formula_are_left_as_they_are():
 @pytest.mark.parametrize("name", LESSONS[:3])
 def test_a_visit_to_a_lesson_is_written_and_read(name):
     one = lessons.lesson(name, "en")
-    visit = Visit(name, "2", {dial.state: len(dial.values) - 1 for dial in one.dials}, 3)
+    talk = tuple(dict.fromkeys([LESSONS[-1], name, LESSONS[0]]))
+    visit = Visit(name, "2", {dial.state: len(dial.values) - 1 for dial in one.dials}, 3, talk)
     assert lesson_link.read(visit.write(), "en") == (visit, [])
     for dial in one.dials:
         assert visit.state(one, dial.state) == dial.states[-1]
@@ -182,11 +183,18 @@ def test_a_visit_to_a_lesson_is_written_and_read(name):
 @pytest.mark.parametrize(("query", "refused"), [
     ({"lesson": "hello"}, "lesson"), ({"lesson": LESSONS[0], "guess": "99"}, "guess"),
     ({"lesson": LESSONS[0], "guess": "<b>"}, "guess"), ({"lesson": LESSONS[0], "slide": "-1"}, "slide"),
-    ({"lesson": LESSONS[0], "dials": "nothing.1"}, "dials")])
+    ({"lesson": LESSONS[0], "dials": "nothing.1"}, "dials"), ({"lesson": LESSONS[0], "talk": "x.<b>"}, "talk")])
 def test_what_is_no_visit_is_replaced_with_a_notice(query, refused):
     visit, notices = lesson_link.read(query, "en")
     assert [notice.values["name"] for notice in notices] == [refused]
     assert visit in (Visit(), Visit(LESSONS[0]))
+
+
+def test_beside_a_lesson_are_its_neighbours_in_the_talk_or_among_all():
+    talk = (LESSONS[2], LESSONS[0], LESSONS[5])
+    assert [Visit(LESSONS[0], talk=talk).beside(step) for step in (-1, 1)] == [LESSONS[2], LESSONS[5]]
+    assert [Visit(LESSONS[1], talk=talk).beside(step) for step in (-1, 1)] == [LESSONS[0], LESSONS[2]]
+    assert Visit(LESSONS[2], talk=talk).beside(-1) == Visit(LESSONS[-1]).beside(1) == ""
 
 
 def test_a_visit_without_a_guess_is_not_one_who_wants_none():

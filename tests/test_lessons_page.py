@@ -12,7 +12,7 @@ import pytest
 from browser import ROOT, Visit, server
 from playwright.sync_api import expect
 
-from pages.ui import lessons
+from pages.ui import lesson_page, lessons
 from pages.ui.slides import slides
 from pages.ui.text import LANGUAGES, Words
 
@@ -39,7 +39,8 @@ def plain(heading):
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_lesson_is_a_question_then_a_prediction_and_only_then_all_its_figures(visit: Visit, name, lang):
+def test_a_lesson_is_a_question_then_a_prediction_and_only_then_all_its_figures(visit: Visit, name, lang,
+                                                                                          tmp_path, open_file):
     one, t = lessons.lesson(name, lang), Words(lang)
     predict = next(section for section in one.sections if section.options)
     visit.open(f"/lessons?lang={lang}&lesson={name}")
@@ -62,6 +63,27 @@ def test_a_lesson_is_a_question_then_a_prediction_and_only_then_all_its_figures(
     drawn = visit.page.locator(".driftscope-chart .main-svg, [data-testid=stHtml] table, [data-testid=stTable], "
                                "[data-testid=stMarkdown] table")
     expect(drawn.nth(len(wanted) - 1)).to_be_attached()
+    if (lang == "zh") is (one.number % 2 == 0):  # each lesson in one language
+        handed_out(visit, one, t, tmp_path / "lesson.html", open_file)
+
+
+def handed_out(visit, one, t, path, open_file):
+    """The hand-out of a lesson that is open has all it shows, opens without a network and says how to redo it."""
+    with visit.page.expect_download() as download:
+        visit.page.get_by_role("button", name=t("handout.button")).click()
+    download.value.save_as(path)
+    assert download.value.suggested_filename == f"driftscope-lesson-{one.name}.html"
+    assert path.stat().st_size < 6 * 2**20
+    page = open_file(path).page
+    figures = [figure for section in one.sections for figure in section.figures]
+    text = page.inner_text("body")
+    assert [t("handout.figure", number=place + 1) in text for place in range(len(figures))] == [True] * len(figures)
+    assert page.locator(".driftscope-chart").count() == visit.page.locator(".driftscope-chart").count()
+    assert all(section.heading.split("$")[0].split("`")[0].strip() in text for section in one.sections)
+    assert page.locator("mjx-container, .katex").count() == 0 and "$" not in page.inner_text("main section:first-child")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    address = page.locator("figure details a").first.get_attribute("href")
+    assert address.startswith(visit.address) and "lang=" in address
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,6 +127,47 @@ def test_the_notes_stand_in_a_second_window_that_moves_along(visit: Visit):
     expect(notes.get_by_role("heading", level=1)).to_have_text(one.sections[0].heading)
     notes.keyboard.press("ArrowRight")
     expect(visit.page.get_by_role("heading", level=1)).to_have_text(one.sections[1].heading)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_a_talk_of_several_lessons_is_given_with_the_clicker_alone(visit: Visit, lang):
+    chosen, t = (NAMES[3], NAMES[0]), Words(lang)
+    visit.open(f"/lessons?lang={lang}&talk={'.'.join(chosen)}")
+    minutes = sum(lessons.lesson(name, lang).minutes for name in chosen)
+    visit.page.get_by_role("link", name=t("lessons.present_talk", count=2, minutes=f"{minutes:.0f}")).click()
+    pages = [(name, len(slides(lessons.lesson(name, lang)))) for name in sorted(chosen, key=NAMES.index)]
+    counter, part = visit.page.locator(".driftscope-counter"), visit.page.locator(".driftscope-part")
+    visit.page.evaluate("window.untouched = true")
+    with visit.page.context.expect_page() as opened:
+        expect(part).to_have_text(t("present.part", number=1, count=2))
+        visit.page.keyboard.press("n")
+    notes = opened.value
+    for number, (name, count) in enumerate(pages):
+        for place in range(count):
+            expect(counter).to_have_text(f"{place + 1} / {count}")
+            expect(part).to_have_text(t("present.part", number=number + 1, count=2))
+            visit.page.keyboard.press("PageDown")
+        assert f"lesson={name}" in visit.page.url or number == 0
+    expect(counter).to_have_text(f"{pages[1][1]} / {pages[1][1]}")  # nothing follows
+    for _ in range(pages[1][1]):
+        visit.page.keyboard.press("PageUp")
+    expect(counter).to_have_text(f"{pages[0][1]} / {pages[0][1]}")
+    expect(notes.locator(".driftscope-part")).to_have_text(t("present.part", number=1, count=2))
+    expect(notes.locator(".driftscope-counter")).to_have_text(f"{pages[0][1]} / {pages[0][1]}")
+    assert visit.page.evaluate("window.untouched")  # no other document, which would end the full screen
+    assert f"lesson={pages[0][0]}" in visit.page.url and f"slide={pages[0][1] - 1}" in visit.page.url
+
+
+def test_the_talk_that_is_proposed_takes_forty_minutes():
+    assert sum(lessons.lesson(name, "en").minutes for name in lesson_page.TALK) == 40
+
+
+def test_the_lessons_of_a_talk_are_chosen_on_the_list_and_kept_in_the_address(visit: Visit):
+    visit.open("/lessons?lang=en")
+    visit.page.get_by_text("Give a talk").click()
+    visit.page.get_by_role("button", name=f"1 · {lessons.lesson(NAMES[0], 'en').title}").click()
+    expect(visit.page.get_by_role("link", name="Present 9 lessons, 44 minutes")).to_be_visible()
+    assert f"talk={NAMES[0]}." in visit.page.url
 
 
 def test_a_dial_of_a_lesson_stands_in_the_address_and_changes_its_figure(visit: Visit):

@@ -8,6 +8,7 @@ from string import Formatter
 import pytest
 
 from core import tables, vocabulary
+from pages.ui import fields
 from pages.ui.text import LANGUAGES, TextError, Words, escaped, keys
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,6 +81,48 @@ def test_an_unknown_language_is_refused() -> None:
 
 def test_chinese_keeps_the_terms_of_the_field() -> None:
     assert [key for key, words in keys("zh").items() if "变压器" in words] == []
+
+
+TERMS = frozenset("""
+LayerNorm RMSNorm BatchNorm GroupNorm InstanceNorm ScaleNorm DeepNorm DyT QK-Norm Pre-Norm Post-Norm Pre-RMSNorm Pre
+Post peri-LN RMS NaN nan Inf inf nat nats ln log erf tanh sigmoid softmax Softmax one-hot One-hot logits key query
+value KV QK diag pp nT max sqrt inv float bfloat int e- ms MiB GFLOP UTC CPU CUDA MPS kernel dropout Dropout keepdims
+ValueError null true false Transformer MLP LSTM GRU BERT GPT- Llama Gemma OLMo Qwen ViT DeepNet I-BERT NN-LUT RoPE
+LayerScale ReZero GELU ReLU SiLU SwiGLU GEGLU GeGLU ReGLU Adam AdamW SGD Welford Frobenius Xavier Kaiming LeCun Xiong
+Ba Kiros Hinton Wu He Sun Kim Yu arXiv massive activations attention sink Chromium Driftscope Python PyTorch torch NumPy
+JavaScript HTML JSON CSV Parquet PNG SVG PDF GIF netCDF xarray Page Up Down Esc Enter concat run eval mean
+""".split())  # noqa: SIM905  a list of so many quoted words cannot be read
+"""What stays in Latin letters among Chinese words: names, units, signs, and terms that the field does not translate."""
+
+CODES = frozenset(["rezero", "ragged", "dynamic", "auto", "cpu", "cuda", "mps", "after", "clipping"])
+"""Values of settings that are not among their options, and names of columns."""
+
+APART = ("formula.", "link.form_")
+"""Sections of what is no prose: formulas, and the values that an address may have."""
+
+NO_PROSE = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\{[^}]*\}|\]\([^)]*\)|:material/\w+:|:\w+\[|<br>", re.DOTALL)
+
+
+def latin(words: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z][A-Za-z'’-]+", NO_PROSE.sub(" ", words)))
+
+
+def codes() -> set[str]:
+    """Names and values of an experiment's settings, names of sites, statistics and measures: code wherever they stand.
+    """
+    found = {path.partition(".")[2] for path in fields.schemas()} | set(vocabulary.SITES) | set(vocabulary.STATISTICS)
+    found |= {str(option) for path in fields.schemas() for option in fields.options(path)}
+    return {part for name in found for part in [name, *re.split(r"[._]", name)]}
+
+
+@pytest.mark.parametrize("key", [key for key in keys("zh") if not key.startswith(APART)])
+def test_chinese_words_have_no_stray_english(key: str) -> None:
+    assert latin(keys("zh")[key]) <= TERMS | CODES | codes()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("assets/lessons/*/zh.md")), ids=lambda path: path.parent.name)
+def test_a_chinese_lesson_has_no_stray_english(path: Path) -> None:
+    assert latin(path.read_text("utf-8")) <= TERMS
 
 
 def test_chinese_has_no_half_width_punctuation_between_chinese_characters() -> None:

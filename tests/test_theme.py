@@ -87,11 +87,12 @@ def test_the_colours_stay_apart_in_every_kind_of_colour_vision(vision: str) -> N
     assert min(apart) > 0.06  # OKLab, where 0.02 can just be noticed
 
 
-def test_the_palettes_are_those_of_the_configuration() -> None:
+def test_the_type_and_the_palettes_are_those_of_the_configuration() -> None:
     import tomllib
     from pathlib import Path
 
     config = tomllib.loads((Path(__file__).parents[1] / ".streamlit" / "config.toml").read_text("utf-8"))["theme"]
+    assert config["font"] == theme.FONT
     for base, palette in theme.PALETTES.items():
         assert config[base]["backgroundColor"] == palette.background
         assert config[base]["textColor"] == palette.text

@@ -5,12 +5,14 @@ It knows Streamlit and views; it measures nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import streamlit as st
 
-from pages.ui import explain, panels
+from pages.ui import dossier, explain, panels, recall
+from pages.ui.cache import Measured
 from pages.ui.controls import Controls
 from pages.ui.link import View
 from pages.ui.picture import Picture, Subject
@@ -24,31 +26,28 @@ from pages.ui.views.depth import Shown
 @dataclass(frozen=True)
 class BenchView:
     """One view. `make`: its pictures; `asks`: the controls that change them; `costs`: it shows what norms cost;
-    `say`: draws what is said beside the pictures, above them.
+    `say`: what is said above the pictures, in Markdown.
     """
 
     make: Callable[[Bench, Shown, Words], list[Picture]]
     asks: tuple[str, ...]
     costs: bool = False
-    say: Callable[[Bench, Shown, Words], None] | None = None
+    say: Callable[[Bench, Shown, Words], list[str]] = lambda _found, _shown, _t: []
 
 
-def _ranking(found: Bench, shown: Shown, t: Words) -> None:
+def _ranking(found: Bench, shown: Shown, t: Words) -> list[str]:
     rows = ranking.rows(found)
-    if short := ranking.summary(rows, t):
-        st.markdown(f"**{short}**")
-    st.markdown(ranking.table(found, rows, shown["by"], t))
-    st.caption(t("bench.ranked_by", by=t(f"bench.by_{shown['by']}")))
+    short = ranking.summary(rows, t)
     billed = any("norm_seconds" in row.values for row in rows)
-    for said in [*ranking.said(rows, t), *(bench.unfused(found, t) if billed else [])]:
-        st.markdown(said)
+    return [*([f"**{short}**"] if short else []), ranking.table(found, rows, shown["by"], t),
+            t("bench.ranked_by", by=t(f"bench.by_{shown['by']}")), *ranking.said(rows, t),
+            *(bench.unfused(found, t) if billed else [])]
 
 
-def _costs(found: Bench, _shown: Shown, t: Words) -> None:
-    for said in bench.said_of_costs(found, t):
-        st.markdown(said)
-    if found.costed is not None:
-        st.caption(explain.protocol(found.costed.experiment, found.costed.run.provenance, t))
+def _costs(found: Bench, _shown: Shown, t: Words) -> list[str]:
+    taken = [] if found.costed is None else [
+        explain.protocol(found.costed.experiment, found.costed.run.provenance, t)]
+    return [*bench.said_of_costs(found, t), *taken]
 
 
 VIEWS: dict[str, BenchView] = {
@@ -71,12 +70,28 @@ def draw(looked: BenchView, found: Bench, shown: Shown, t: Words) -> None:
     """Draw a view of what was found; of nothing, nothing: what stands in the way is said already."""
     if not found.measured:
         return
-    if looked.say is not None:
-        looked.say(found, shown, t)
+    said = looked.say(found, shown, t)
+    say(said)
     for picture in looked.make(found, shown, t):
         panels.panel(picture, found.measured, t, NORM_BENCH.name)
     if looked is not VIEWS["costs"]:
         panels.pairing_and_protocol(found.measured, t)
+    kept = [recall.keep(one) for one in (*found.measured, found.costed) if one]
+    make = partial(made_of, looked, replace(found, measured=()), shown, t)
+    panels.hand_out(partial(dossier.of_told, NORM_BENCH.name, shown, said, make, kept, t), f"norms-{shown['view']}", t,
+                    partial(panels.recalled, kept, t))
+
+
+def made_of(looked: BenchView, bare: Bench, shown: Shown, t: Words, measured: Sequence[Measured]) -> list[Picture]:
+    """Return the pictures of a view. `bare`: what was found, but for the candidates among what was `measured`."""
+    candidates = [one for one in measured if one.name in bare.candidates]
+    return looked.make(replace(bare, measured=candidates), shown, t)
+
+
+def say(said: Sequence[str]) -> None:
+    """Draw what is said above the pictures."""
+    for one in said:
+        st.markdown(one)
 
 
 QUESTIONS: Mapping[str, tuple[Mapping[str, object], Mapping[str, str]]] = {

@@ -160,8 +160,9 @@ class Controls:
         t, words = self._t, f"{self._place.name}_view"
         st.segmented_control(t("drift.view"), self._place.views, key="view", required=True,
                              label_visibility="collapsed", format_func=lambda name: t(f"{words}.{name}"))
-        st.caption(t(f"{words}_help.{self._state['view']}"))
-        return str(self._state["view"])
+        view = shown.chosen("view", self._place)
+        st.caption(t(f"{words}_help.{view}"))
+        return view
 
     def shown(self, asks: Sequence[str], variants: Sequence[Variant]) -> dict[str, str]:
         """Draw the controls of a view in one row; return what all views show, by the names of the place's `shown`."""
@@ -248,10 +249,17 @@ def _hashed(values: dict[str, Any]) -> dict[str, Any]:
     return values if not text else values | {"input.text": service.put_text(text)}
 
 
+FEW_FIELDS = 2
+"""So many changed fields stand in the name of every variant."""
+
+
 def named(variants: Sequence[Variant], t: Words) -> list[Variant]:
-    """Return the variants with names: the values of the fields that all change, else what each changes of the base."""
+    """Return the variants with names: the values of the fields that are changed, so that all say the same things.
+
+    Where different variants change many different fields, a name is what each changes of the base.
+    """
     changed = list(dict.fromkeys(path for one in variants for path in one.changes)) or ["model.norm"]
-    alike = all(list(one.changes) == changed for one in variants if one.changes)
+    alike = len(changed) <= FEW_FIELDS or all(list(one.changes) == changed for one in variants if one.changes)
     named = [(one, changed if alike else one.changes or ("model.norm", "model.placement")) for one in variants]
     return [replace(one, name=" · ".join(fields.spoken(code, t) for code in fields.codes(
         {path: one.experiment.paths()[path] for path in paths}))) for one, paths in named]

@@ -146,20 +146,23 @@ def judgement(name: str, verdicts: Sequence[Verdict], t: Words, spoken: int = 1)
                 st.caption(t(f"expected.{verdict.expected}"))
 
 
-def refused(error: ExperimentError | StoreError, t: Words) -> str:
-    """Say in the visitor's language why an experiment was refused, or why the store could not take it."""
+def refused(error: ExperimentError | StoreError, t: Words, write: Callable[[str], str] = escaped) -> str:
+    """Say in the visitor's language why an experiment was refused, or why the store could not take it.
+
+    `write`: writes what a visitor gave; `str` where the sentence is not read as Markdown.
+    """
     if isinstance(error, StoreError):
-        return t("drift.store", reason=escaped(str(error)))
+        return t("drift.store", reason=write(str(error)))
     path = str(error.values.get("field", ""))
     if not error.key or (error.key == "value" and path not in fields.schemas()):
-        return t("refused.other", reason=escaped(str(error)))
+        return t("refused.other", reason=write(str(error)))
     named = {name: t(f"field.{str(said).partition('.')[2]}") for name, said in error.values.items()
              if name in ("field", "of") and said in fields.schemas()}
     key = error.key
     if key == "value":
         named["allowed"] = fields.allowed(path, t)
         key = "nothing" if error.values["value"] == "null" else key
-    given = {name: escaped(str(value)) for name, value in error.values.items()}
+    given = {name: write(str(value)) for name, value in error.values.items()}
     return t(f"refused.{key}", **{**given, **named})
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from core import service
 from core.experiment import Experiment, parse
 from pages.ui import link, stream
+from pages.ui.cache import Measured
 from pages.ui.events import Look
 from pages.ui.link import Variant
 from pages.ui.patches import Figure, plain
@@ -59,7 +60,7 @@ def watch(runs: Sequence[tuple[str, Variant]]) -> list[Watched]:
     return [Watched(variant, film.run, film.trace, film) for (_, variant), film in zip(runs, films, strict=True)]
 
 
-def steps(watched: Sequence[Watched]) -> list[int]:
+def steps(watched: Sequence[Measured]) -> list[int]:
     """Return the steps through which a replay goes."""
     return sorted({step for one in watched if one.trace for step in one.trace.steps})
 

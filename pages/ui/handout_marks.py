@@ -1,36 +1,57 @@
-"""Words as HTML: the few marks of Markdown that our sentences have, cells of tables, folds, judgements.
+"""Words as HTML: sentences and prose in Markdown, formulas, cells of tables, folds, judgements.
 
-Every letter of a text is shown; none of it becomes HTML but by a mark named here. No words of its own, no Streamlit.
+Markdown is read by a library that is told which marks there are; whatever else a text holds is shown letter by letter
+and none of it becomes HTML. Formulas become MathML, which browsers draw by themselves. No Streamlit.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
+
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from core.table import shown
 
 SIGNS: dict[bool | None, tuple[str, str]] = {True: ("✕", "alarm"), False: ("✓", "calm"), None: ("", "open")}
 """Whether a sentence says that something is wrong → its sign and the class of its colour."""
 
-_MARKS = re.compile(r"\\(?P<literal>[\\`*_{}\[\]<>()#+\-.!|:$~])|`(?P<code>[^`]*)`|\*\*(?P<strong>(?:\\.|[^*\\])+)\*\*"
-                    r"|(?P<line> *\n)")
+ICONS: Mapping[str, str] = {"error": "✕", "check_circle": "✓", "compare_arrows": "≠", "drag_handle": "="}
+"""Streamlit's icons in our sentences → the sign that stands for each; others are left out."""
+
+_ICON = re.compile(r":(?P<color>\w+)\[:material/(?P<icon>\w+):\]")
+
+
+def formula(latex: str, display: bool = False) -> str:
+    """Return a formula as MathML. `display`: on a line of its own."""
+    return str(convert(latex, display="block" if display else "inline"))
+
+
+def _math(content: str, options: Mapping[str, bool]) -> str:
+    return formula(content, options["display_mode"])
+
+
+_INLINE = ("escape", "backticks", "emphasis", "newline")
+_SENTENCE = MarkdownIt("zero").enable(list(_INLINE))
+_PROSE = MarkdownIt("zero").enable([*_INLINE, "link", "list", "table"]).use(dollarmath_plugin, renderer=_math)
 
 
 def marked(text: str) -> str:
-    """Return a sentence in Markdown as HTML: ``code``, **strong**, line breaks, and signs taken literally."""
-    parts, end = [], 0
-    for found in _MARKS.finditer(text):
-        parts += [html.escape(text[end:found.start()]), _mark(found)]
-        end = found.end()
-    return "".join([*parts, html.escape(text[end:])])
+    """Return a sentence in Markdown as HTML: ``code``, **strong**, *stressed*, line breaks, and signs taken literally.
+    """
+    return str(_SENTENCE.renderInline(_signs(text)))
 
 
-def _mark(found: re.Match[str]) -> str:
-    kind, inner = found.lastgroup, found.group(found.lastgroup or 0)
-    if kind == "strong":
-        return f"<strong>{marked(inner)}</strong>"
-    return {"literal": html.escape(inner), "code": f"<code>{html.escape(inner)}</code>"}.get(kind or "", "<br>")
+def prose(text: str, look: str = "") -> str:
+    """Return paragraphs, lists and tables in Markdown as HTML, with links and formulas. `look`: class of the whole."""
+    return f'<div class="prose {look}">{_PROSE.render(_signs(text))}</div>' if text else ""
+
+
+def _signs(text: str) -> str:
+    return _ICON.sub(lambda found: ICONS.get(found["icon"], ""), text)
 
 
 def cell(value: object) -> str:

@@ -14,7 +14,7 @@ from pages.ui import lessons
 from pages.ui.lessons import Dial, Lesson, State
 from pages.ui.link import Notice
 
-PARAMETERS = ("lesson", "guess", "dials", "slide")
+PARAMETERS = ("lesson", "guess", "dials", "slide", "talk")
 
 UNGUESSED = "0"
 """The guess of somebody who wants to see without one."""
@@ -23,19 +23,32 @@ UNGUESSED = "0"
 @dataclass(frozen=True)
 class Visit:
     """`lesson`: its name, empty for the list; `guess`: number of the chosen option from 1, or UNGUESSED, or empty;
-    `dials`: state → which value of its dial; `slide`: number of the slide from 0.
+    `dials`: state → which value of its dial; `slide`: number of the slide from 0; `talk`: names of the lessons that are
+    presented one after the other, empty for all.
     """
 
     lesson: str = ""
     guess: str = ""
     dials: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     slide: int = 0
+    talk: tuple[str, ...] = ()
 
     def write(self) -> dict[str, str]:
         """Return the query parameters; what is as by default is left out."""
         dials = "~".join(f"{state}.{place}" for state, place in self.dials.items())
-        said = {"lesson": self.lesson, "guess": self.guess, "dials": dials, "slide": str(self.slide or "")}
+        said = {"lesson": self.lesson, "guess": self.guess, "dials": dials, "slide": str(self.slide or ""),
+                "talk": ".".join(self.talk)}
         return {name: value for name, value in said.items() if value}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The lessons that are presented, in their order: those of the talk, if this one is among them."""
+        return self.talk if self.lesson in self.talk else lessons.names()
+
+    def beside(self, step: int) -> str:
+        """Return the lesson before (−1) or after (1) this one, empty where there is none."""
+        place = self.order.index(self.lesson) + step
+        return self.order[place] if 0 <= place < len(self.order) else ""
 
     def state(self, lesson: Lesson, name: str) -> State:
         """Return the state of that name where its dial stands."""
@@ -45,11 +58,11 @@ class Visit:
 
 def read(query: Mapping[str, str], lang: str) -> tuple[Visit, list[Notice]]:
     """Return where `query` says the visit is, and a notice for each part of it that was refused and replaced."""
-    name = query.get("lesson", "")
+    notices: list[Notice] = []
+    name, talk = query.get("lesson", ""), _talk(query.get("talk", ""), notices)
     if name not in lessons.names():
         known = ", ".join(lessons.names())
-        return Visit(), [_notice("lesson", name, known, "–")] if name else []
-    notices: list[Notice] = []
+        return Visit(talk=talk), [*notices, *([_notice("lesson", name, known, "–")] if name else [])]
     found = lessons.lesson(name, lang)
     most = len(next(one for one in found.sections if one.kind == "predict").options)
     guess = query.get("guess", "")
@@ -60,7 +73,17 @@ def read(query: Mapping[str, str], lang: str) -> tuple[Visit, list[Notice]]:
     if not re.fullmatch("[0-9]{1,3}", slide):
         notices.append(_notice("slide", slide, "0 … 999", "0"))
         slide = "0"
-    return Visit(name, guess, _dials(query.get("dials", ""), found, notices), int(slide)), notices
+    return Visit(name, guess, _dials(query.get("dials", ""), found, notices), int(slide), talk), notices
+
+
+def _talk(text: str, notices: list[Notice]) -> tuple[str, ...]:
+    """Return the lessons of a talk, each once."""
+    named = tuple(dict.fromkeys(filter(None, text.split("."))))
+    known = tuple(name for name in named if name in lessons.names())
+    if len(known) < len(named):
+        refused = next(name for name in named if name not in known)
+        notices.append(_notice("talk", refused, ", ".join(lessons.names()), "–"))
+    return known
 
 
 def _dials(text: str, lesson: Lesson, notices: list[Notice]) -> dict[str, int]:

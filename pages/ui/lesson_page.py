@@ -5,12 +5,14 @@ It knows Streamlit, lessons and scenes; what a figure shows is made by the page 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from urllib.parse import urljoin
 
 import streamlit as st
 
-from pages.ui import explain, fields, lesson_link, lessons, panels, query, scenes
+from pages.ui import explain, fields, lesson_handout, lesson_link, lessons, panels, query, scenes
 from pages.ui.language import PARAMETER
 from pages.ui.lesson_link import UNGUESSED, Visit
 from pages.ui.lessons import Block, Dial, Figure, Lesson, Section, Way
@@ -20,6 +22,11 @@ from pages.ui.text import Words
 from pages.ui.views import onward
 
 COLUMNS = 3
+
+TALK = ("photocopy", "why_it_drifts", "softmax_scale", "layernorm_rescues", "where_it_stands", "layernorm_or_rmsnorm",
+        "why_not_batchnorm", "blowing_up")
+"""The lessons of a talk of forty minutes: why a deep Transformer needs LayerNorm, where, which, and what if not."""
+
 AFTER_A_GUESS = frozenset(lessons.KINDS[2:])
 """Kinds of sections that would give the answer away."""
 
@@ -31,13 +38,14 @@ def arrive(t: Words) -> Visit:
         st.warning(explain.notice(notice, t), icon=":material/link_off:")
     if not visit.lesson:
         st.title(t("lessons.title"))
-        _listing(t)
+        _listing(visit, t)
     return visit
 
 
-def _listing(t: Words) -> None:
+def _listing(visit: Visit, t: Words) -> None:
     found = [lessons.lesson(name, t.lang) for name in lessons.names()]
-    st.markdown(t("lessons.lead", count=len(found), minutes=f"{sum(one.minutes for one in found):.0f}"))
+    st.markdown(t("lessons.lead", count=len(found), minutes=_minutes(found)))
+    _talk(visit, found, t)
     columns = st.columns(COLUMNS)
     for place, one in enumerate(found):
         with columns[place % COLUMNS].container(border=True, height="stretch"):
@@ -45,11 +53,35 @@ def _listing(t: Words) -> None:
             st.markdown(one.lead)
 
 
+def _minutes(found: Sequence[Lesson]) -> str:
+    return f"{sum(one.minutes for one in found):.0f}"
+
+
+def _talk(visit: Visit, found: Sequence[Lesson], t: Words) -> None:
+    """Draw the way to present several lessons one after the other: which, and how long that takes."""
+    titles = {one.name: f"{one.number} · {one.title}" for one in found}
+    st.session_state["lessons.talk"] = list(visit.talk or TALK)
+    with st.expander(t("lessons.talk"), icon=":material/slideshow:", expanded=bool(visit.talk)):
+        chosen = st.pills(t("lessons.talk_of"), list(titles), selection_mode="multi", key="lessons.talk",
+                          format_func=titles.__getitem__, on_change=_chosen, args=(visit,), wrap=True)
+        talk = tuple(name for name in titles if name in chosen)
+        if talk:
+            minutes = _minutes([one for one in found if one.name in talk])
+            onward.way("present", Visit(talk[0], talk=talk).write(),
+                       t("lessons.present_talk", count=len(talk), minutes=minutes), t)
+            st.caption(t("lessons.talk_said"))
+
+
+def _chosen(visit: Visit) -> None:
+    names = st.session_state["lessons.talk"]
+    _go(replace(visit, talk=tuple(name for name in lessons.names() if name in names)))
+
+
 def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
     """Draw a lesson as far as the visit has come in it."""
     st.title(f"{lesson.number} · {lesson.title}")
     st.markdown(f"*{lesson.lead}*")
-    scenes_seen: dict[str, Scene] = {}
+    seen: dict[str, Scene] = {}
     for section in lesson.sections:
         if section.kind in AFTER_A_GUESS and not visit.guess:
             break
@@ -58,8 +90,16 @@ def draw(lesson: Lesson, visit: Visit, t: Words) -> None:
         if section.options:
             options(section, lesson, visit, t)
         for block in section.blocks:
-            _block(block, lesson, visit, scenes_seen, t)
+            _block(block, lesson, visit, seen, t)
+    if visit.guess and lesson_handout.complete(lesson, seen):
+        kept = {name: scene.keep() for name, scene in seen.items()}
+        panels.hand_out(partial(lesson_handout.made, lesson, visit, kept, _root(), t), f"lesson-{lesson.name}", t)
     _onward(lesson, t)
+
+
+def _root() -> str:
+    """Return the address below which the pages are."""
+    return urljoin(st.context.url or "", ".")
 
 
 def options(section: Section, lesson: Lesson, visit: Visit, t: Words) -> None:
@@ -108,7 +148,7 @@ def figure(wanted: Figure, scene: Scene, t: Words, draw: Callable[[Picture], Non
     """Draw a figure of a lesson, or say why there is none. `draw`: draws what is a picture."""
     picture, other = scene.pictures.get(wanted.picture), scene.others.get(wanted.picture)
     if other is not None:
-        other()
+        other.draw()
     elif picture is not None:
         draw(replace(picture, picks=False))
     elif not all(one.run.over for one in scene.measured):

@@ -238,10 +238,14 @@ def _check(sections: Sequence[Section], states: Mapping[str, State]) -> None:
             raise ValueError(f"a mark names the state {name!r}; allowed: {', '.join(states)}")
 
 
-def linked(text: str, states: Mapping[str, State], address: Mapping[str, str]) -> str:
-    """Return a paragraph with its links to states as addresses. `address`: parameters that every address has."""
+def address(state: State, more: Mapping[str, str], root: str = "") -> str:
+    """Return the address of a state. `more`: parameters that every address has; `root`: where the pages are."""
+    return f"{root}{state.page}?{urlencode({**state.query, **more})}"
+
+
+def linked(text: str, states: Mapping[str, State], more: Mapping[str, str], root: str = "") -> str:
+    """Return a paragraph with its links to states as addresses, see `address`."""
     def written(found: re.Match[str]) -> str:
-        state = states[found["state"]]
-        return f"[{found['label']}]({state.page}?{urlencode({**state.query, **address})})"
+        return f"[{found['label']}]({address(states[found['state']], more, root)})"
 
     return _LINK.sub(written, text)

@@ -6,7 +6,6 @@ It knows Streamlit and pictures; it does not know what a picture shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -14,10 +13,13 @@ import streamlit as st
 from core import table
 from core.comparison import pairing
 from core.vocabulary import SITES
-from pages.ui import component, dossier, explain, judging
+from pages.ui import component, dossier, explain, image_panel, judging, origin, recall
 from pages.ui.cache import Measured
+from pages.ui.handout import Section
+from pages.ui.handout_blocks import Code, Prose
 from pages.ui.picture import FORMATS, Picture
 from pages.ui.places import ROLES
+from pages.ui.recall import Recall
 from pages.ui.stage import Stage
 from pages.ui.text import Words
 from pages.ui.views import Lab, Viewpoint
@@ -45,8 +47,9 @@ def view(looked: Viewpoint, stage: Stage, shown: Mapping[str, str], t: Words, pl
     if looked.more is not None:
         looked.more(stage.finished, t)
     pairing_and_protocol(stage.finished, t)
-    kept = [replace(one, trace=None) for one in stage.finished]  # until a visitor asks for the file
-    hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t)
+    kept = list(map(recall.keep, stage.finished))
+    hand_out(partial(dossier.of_page, place, looked, kept, shown, t), f"{place}-{shown['view']}", t,
+             partial(recalled, kept, t))
     judgements(looked, stage.finished, shown, t)
 
 
@@ -96,13 +99,14 @@ def draw(picture: Picture, place: str, on_pick: Callable[[str, str], None] | Non
 
 def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
           on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
-    """Draw a picture with the panel that says what it is, and its numbers, folded; folded, they cost nothing."""
+    """Draw a picture with what it is, its numbers and its images below it, folded; folded, they cost nothing."""
     draw(picture, place, on_pick, feed)
     traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]
     with st.container(horizontal=True, vertical_alignment="center"):
         explain.what(picture.subject, traces, t, key=f"what.{place}.{picture.key}")
         fold = st.popover(t("drift.numbers"), icon=":material/table:", key=f"numbers.{place}.{picture.key}",
                           on_change="rerun", type="tertiary")
+        image_panel.fold(picture, measured, t, place)
     if fold.open:
         with fold:
             numbers(picture, t, place)
@@ -120,10 +124,35 @@ def numbers(picture: Picture, t: Words, place: str) -> None:
                                key=f"download.{place}.{picture.key}{ending}", on_click="ignore")
 
 
-def hand_out(make: Callable[[], bytes], name: str, t: Words) -> None:
-    """Draw the button that downloads what is on screen as one HTML file, which `make` makes when it is asked for."""
-    st.download_button(t("handout.button"), make, f"driftscope-{name}.html", "text/html", on_click="ignore",
-                       icon=":material/description:", help=t("handout.help"), key=f"handout.{name}")
+def hand_out(make: Callable[[], bytes], name: str, t: Words, again: Callable[[], Section] | None = None) -> None:
+    """Draw the button that downloads what is on screen as one HTML file, which `make` makes when it is asked for.
+
+    `again`: says how to compute it again, folded; folded, it costs nothing.
+    """
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(t("handout.button"), make, f"driftscope-{name}.html", "text/html", on_click="ignore",
+                           icon=":material/description:", help=t("handout.help"), key=f"handout.{name}")
+        fold = None if again is None else st.popover(t("handout.code"), icon=":material/code:", on_change="rerun",
+                                                     type="tertiary", key=f"again.{name}")
+    if again is not None and fold is not None and fold.open:
+        with fold:
+            _listed(again())
+
+
+def _listed(section: Section) -> None:
+    """Draw the texts and codes of a section."""
+    st.markdown(f"**{section.heading}**")
+    for block in section.blocks:
+        if isinstance(block, Prose):
+            st.markdown(block.text)
+        elif isinstance(block, Code):
+            there = st.expander(block.name) if block.folded else st.container()
+            there.code(block.text, language=block.language, wrap_lines=True)
+
+
+def recalled(kept: Sequence[Recall], t: Words) -> Section:
+    """Return how to compute again what was kept. Errors: StoreError."""
+    return origin.again([recall() for recall in kept], t)
 
 
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:

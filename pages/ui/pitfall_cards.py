@@ -9,7 +9,8 @@ import streamlit as st
 
 from core.pitfalls import PITFALLS, RIGHT, Outcome, outcome, preface, right
 from core.worked import F64
-from pages.ui import worksheet
+from pages.ui import explain, worksheet
+from pages.ui.handout_blocks import Block, Cells, Code, Prose, Said, Spoken
 from pages.ui.tensor_link import Asked
 from pages.ui.text import Words, escaped
 from pages.ui.views.tensor import judged
@@ -46,11 +47,35 @@ def _card(name: str, found: Outcome, expected: F64, t: Words) -> None:
     """Draw one pitfall."""
     st.markdown(f"**{t(f'tensor.pitfall_{name}')}**  \n{t(f'tensor.pitfall_{name}_why')}")
     st.code(PITFALLS[name], language="python", wrap_lines=True)
-    wrong = found.y is None or found.lost or not found.difference < SMALL
-    icon = ":red[:material/error:]" if wrong else ":green[:material/check_circle:]"
-    st.markdown(f"{icon} {escaped(judged(found, expected.shape, t))}")
-    if found.y is not None and found.y.shape == expected.shape:
-        said = t("tensor.row", sample=found.worst[0], token=found.worst[1])
-        for key, values in (("tensor.worst_right", expected), ("tensor.worst", found.y)):
-            st.caption(t(key, token=said))
-            st.html(worksheet.row(values[found.worst], t(key, token=said), -1, compact=True))
+    st.markdown(f"{explain.sign(_is_wrong(found))} {escaped(judged(found, expected.shape, t))}")
+    for one in _rows(found, expected, t):
+        st.caption(one.name)
+        st.html(one.cells)
+
+
+def _is_wrong(found: Outcome) -> bool:
+    return found.y is None or bool(found.lost) or not found.difference < SMALL
+
+
+def _rows(found: Outcome, expected: F64, t: Words) -> list[Cells]:
+    """Return the token that a pitfall hurts most, right and wrong; nothing where there is no such token."""
+    if found.y is None or found.y.shape != expected.shape:
+        return []
+    said = t("tensor.row", sample=found.worst[0], token=found.worst[1])
+    return [Cells(name, "", worksheet.row(values[found.worst], name, -1, compact=True))
+            for key, values in (("tensor.worst_right", expected), ("tensor.worst", found.y))
+            for name in [t(key, token=said)]]
+
+
+def blocks(asked: Asked, x: F64, t: Words) -> list[Block]:
+    """Return the cards as parts of a hand-out."""
+    expected, (b, token, d) = right(x, asked.eps), asked.entry
+    beginning = preface(asked.written, asked.eps, asked.scale)
+    made: list[Block] = [Code(t("tensor.right"), f"{beginning}\n\n{RIGHT}"),
+                         Cells("", "", worksheet.row(expected[b, token], t("tensor.right"), d))]
+    for name, code in PITFALLS.items():
+        found = outcome(name, x, asked.eps)
+        made += [Code(t(f"tensor.pitfall_{name}"), code), Prose(t(f"tensor.pitfall_{name}_why")),
+                 Spoken("", [Said(escaped(judged(found, expected.shape, t)), _is_wrong(found))]),
+                 *_rows(found, expected, t)]
+    return made

@@ -6,23 +6,24 @@ knows Streamlit, slides and scenes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import urlencode
 
 import streamlit as st
 
-from pages.ui import component, lesson_page, panels, scenes
+from pages.ui import component, lesson_link, lesson_page, lessons, panels, query, scenes
 from pages.ui.language import PARAMETER
 from pages.ui.lesson_link import Visit
 from pages.ui.lessons import Figure, Lesson
 from pages.ui.slides import Slide, slides
-from pages.ui.text import Words
+from pages.ui.text import LANGUAGES, Words
 
 NOTES = "notes"
 """Parameter of the speaker's window."""
 
 BUTTONS = ("back", "next", "full", "notes", "leave")
+
+MOST_SLIDES = 1000
 
 SCALE = 1.35
 """A slide's figures have type so much larger than a page's."""
@@ -43,32 +44,49 @@ def present(lesson: Lesson, visit: Visit, t: Words) -> None:
     made = slides(lesson)
     place = min(visit.slide, len(made) - 1)
     speaker = NOTES in st.query_params
-    _bar(lesson, place, len(made), speaker, t)
+    _bar(replace(visit, slide=place), len(made), speaker, t)
     if speaker:
         _notes(made, place, t)
     else:
         _slide(made[place], lesson, visit, t)
 
 
-def _bar(lesson: Lesson, place: int, count: int, speaker: bool, t: Words) -> None:
-    here: Mapping[str, str] = {"lesson": lesson.name, PARAMETER: t.lang}
+def _bar(visit: Visit, count: int, speaker: bool, t: Words) -> None:
+    """Draw the bar. Beyond the first and the last slide of a lesson are those of its neighbours in the talk."""
+    before, after = visit.beside(-1), visit.beside(1)
+    last = len(slides(lessons.lesson(before, t.lang))) - 1 if before else 0
+    here = {**replace(visit, guess="", dials={}).write(), PARAMETER: t.lang}
     _mount(
         key="presenter",
         data={
-            "lesson": lesson.name, "slide": place, "count": count, "clock": speaker, "lang": t.lang,
-            "notes": f"present?{urlencode({**here, 'slide': str(place), NOTES: '1'})}",
-            "leave": f"lessons?{urlencode(here)}",
-            "words": {"bar": t("present.bar")} | {
+            "lesson": visit.lesson, "slide": visit.slide, "count": count, "clock": speaker, "lang": t.lang,
+            "before": [before, last] if before else None, "after": [after, 0] if after else None,
+            "lessons": visit.order,
+            "notes": f"present?{urlencode({**here, NOTES: '1'})}",
+            "leave": f"lessons?{urlencode({'lesson': visit.lesson, PARAMETER: t.lang})}",
+            "words": {"bar": t("present.bar"), "part": _part(visit, t)} | {
                 name + end: t(f"present.{name}{end}") for name in BUTTONS for end in ("", "_label")},
         },
         on_turned_change=_turned,
     )
 
 
+def _part(visit: Visit, t: Words) -> str:
+    """Say which lesson of a talk it is; nothing where there is no talk."""
+    if visit.order != visit.talk:
+        return ""
+    return t("present.part", number=visit.order.index(visit.lesson) + 1, count=len(visit.order))
+
+
 def _turned() -> None:
     turned = st.session_state["presenter"].get("turned")
-    if isinstance(turned, dict) and isinstance(turned.get("slide"), int):
-        st.query_params["slide"] = str(turned["slide"])
+    if not isinstance(turned, dict):
+        return
+    visit, _ = lesson_link.read(query.read(lesson_link.PARAMETERS), next(iter(LANGUAGES)))
+    lesson, slide = turned.get("lesson"), turned.get("slide")
+    if lesson in lessons.names() and isinstance(slide, int) and 0 <= slide < MOST_SLIDES:
+        kept = visit.dials if lesson == visit.lesson else {}
+        query.write(replace(visit, lesson=str(lesson), slide=slide, dials=kept).write(), lesson_link.PARAMETERS)
 
 
 def _slide(slide: Slide, lesson: Lesson, visit: Visit, t: Words) -> None:

@@ -7,8 +7,8 @@ page measures, and draws nothing of its own but what stands in the way. It knows
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from types import MappingProxyType
 
 from core.worked import worked
@@ -22,11 +22,13 @@ from pages.ui import (
     lab,
     link,
     pitfall_cards,
+    recall,
     softmax_link,
     tensor_link,
     worksheet,
 )
 from pages.ui.cache import Measured
+from pages.ui.handout_blocks import Block, Prose
 from pages.ui.lessons import State
 from pages.ui.link import View
 from pages.ui.picture import Picture
@@ -45,22 +47,46 @@ from pages.ui.views import (
 )
 from pages.ui.views.batchnorm import BATCHNORM_VIEWS
 from pages.ui.views.training import LIVE_VIEWS
+from pages.ui.watching import Watched
 
 Query = Mapping[str, str]
 Draw = Callable[[], None]
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a state shows that is no picture. `draw`: draws it; `blocks`: it as a part of a hand-out."""
+
+    draw: Draw
+    blocks: Callable[[], Sequence[Block]] = tuple
+
+
+@dataclass(frozen=True)
 class Scene:
-    """What a state shows: pictures by their keys, what they are of, and what is no picture, by name.
+    """What a state shows: pictures, made of what was measured, and what is no picture, by name.
 
     `feed`: address of the event stream that the pictures follow.
     """
 
-    pictures: Mapping[str, Picture] = field(default_factory=lambda: MappingProxyType({}))
+    make: Callable[[Sequence[Measured]], Sequence[Picture]] = lambda _measured: ()
     measured: Sequence[Measured] = ()
-    others: Mapping[str, Draw] = field(default_factory=lambda: MappingProxyType({}))
+    others: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({}))
     feed: str = ""
+
+    @cached_property
+    def pictures(self) -> dict[str, Picture]:
+        """The pictures by their keys."""
+        return {picture.key: picture for picture in self.make(self.measured)}
+
+    def keep(self) -> Callable[[], Scene]:
+        """Return what brings the scene back, its numbers read anew from the store. Errors: StoreError."""
+        parts = {name: replace(part, draw=_nothing) for name, part in self.others.items()}  # what draws holds numbers
+        kept, light = list(map(recall.keep, self.measured)), replace(self, measured=(), others=parts)
+        return lambda: replace(light, measured=[one() for one in kept])
+
+
+def _nothing() -> None:
+    """Draw nothing."""
 
 
 Make = Callable[[Query, str, Words], Scene]
@@ -72,10 +98,6 @@ def scene(state: State, key: str, t: Words) -> Scene:
     return SCENES[state.page](state.query, key, t)
 
 
-def _by_key(pictures: Sequence[Picture]) -> dict[str, Picture]:
-    return {picture.key: picture for picture in pictures}
-
-
 def _compared(place: Place, views: Mapping[str, Viewpoint | Lab]) -> Make:
     """Return what makes the scenes of a page that compares."""
 
@@ -83,13 +105,13 @@ def _compared(place: Place, views: Mapping[str, Viewpoint | Lab]) -> Make:
         view, _ = link.read(query, place)
         looked, shown = views[view.shown["view"]], dict(view.shown)
         if isinstance(looked, Lab):
-            return Scene(_by_key([one.picture for one in looked.make(shown, t)]))
+            return Scene(lambda _measured: [one.picture for one in looked.make(shown, t)])
         compared, _ = link.compared(View(base=view.base, variants=looked.variants or view.variants))
         stage = comparing.taken(looked, controls.named(compared, t), shown, t, key)
         if not stage.finished:
             return Scene()
         shown["who"] = stage.among_finished(shown["who"])
-        return Scene(_by_key(looked.make(stage.finished, shown, t)), stage.finished)
+        return Scene(lambda measured: looked.make(measured, shown, t), stage.finished)
 
     return make
 
@@ -101,8 +123,13 @@ def _live(query: Query, key: str, t: Words) -> Scene:
     having = [one for one in watched if one.trace is not None]
     if not having:
         return Scene()
-    report = partial(looked.report or autopsy_card.alarm, having, shown, t)
-    return Scene(_by_key(looked.make(having, shown, t)), having, {"report": report}, feed.address(having, shown, t))
+    report = Part(partial(looked.report or autopsy_card.alarm, having, shown, t))
+    return Scene(lambda measured: looked.make(_watched(measured), shown, t), having, {"report": report},
+                 feed.address(having, shown, t))
+
+
+def _watched(measured: Sequence[Measured]) -> list[Watched]:
+    return [one for one in measured if isinstance(one, Watched)]
 
 
 def _bench(query: Query, key: str, t: Words) -> Scene:
@@ -113,21 +140,24 @@ def _bench(query: Query, key: str, t: Words) -> Scene:
         found = bench.with_costs(found, view.base, t, key)
     if not found.measured:
         return Scene()
-    others = {} if looked.say is None else {"said": partial(looked.say, found, shown, t)}
-    return Scene(_by_key(looked.make(found, shown, t)), found.measured, others)
+    said = looked.say(found, shown, t)
+    return Scene(partial(bench_views.made_of, looked, replace(found, measured=()), shown, t), found.measured,
+                 {"said": Part(partial(bench_views.say, said), lambda: [Prose(one) for one in said])})
 
 
 def _softmax(query: Query, _key: str, t: Words) -> Scene:
     asked, _ = softmax_link.read(query)
-    return Scene(_by_key([one.picture for one in softmax.told(asked, asked.row(), t)]))
+    return Scene(lambda _measured: [one.picture for one in softmax.told(asked, asked.row(), t)])
 
 
 def _tensor(query: Query, _key: str, t: Words) -> Scene:
     asked, _ = tensor_link.read(query)
     sheet = worked(asked.norm, asked.tensor(), asked.dials())
-    return Scene(_by_key([tensor.block(asked, sheet, t), tensor.pools(asked, sheet, t)]),
-                 others={"steps": partial(worksheet.steps, sheet, asked.entry, t),
-                         "pitfalls": partial(pitfall_cards.cards, asked, sheet.values("x"), t)})
+    parts = {"steps": Part(partial(worksheet.steps, sheet, asked.entry, t),
+                           partial(worksheet.blocks, sheet, asked.entry, t)),
+             "pitfalls": Part(partial(pitfall_cards.cards, asked, sheet.values("x"), t),
+                              partial(pitfall_cards.blocks, asked, sheet.values("x"), t))}
+    return Scene(lambda _measured: [tensor.block(asked, sheet, t), tensor.pools(asked, sheet, t)], others=parts)
 
 
 SCENES: dict[str, Make] = {

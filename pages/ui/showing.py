@@ -13,7 +13,7 @@ import streamlit as st
 
 from core import service
 from core.service import RunView, StoreError
-from pages.ui import autopsy_card, dossier, explain, feed, judging, panels
+from pages.ui import autopsy_card, dossier, explain, feed, judging, origin, panels
 from pages.ui.link import Variant
 from pages.ui.places import LAST as LAST_STEP
 from pages.ui.player import player
@@ -71,7 +71,8 @@ def show(looked: LiveView, watched: Sequence[Watched], variants: Sequence[Varian
         panels.pairing_and_protocol(prints, t)
     if len(prints) == len(having):
         kept = [(one.run.id, one.variant) for one in having]
-        panels.hand_out(partial(dossier.of_live, looked, kept, shown, t), f"live-{shown['view']}", t)
+        panels.hand_out(partial(dossier.of_live, looked, kept, shown, t), f"live-{shown['view']}", t,
+                        lambda: origin.again(feed.watch(kept), t))
     while_active([one.run for one in having], JUDGE_S)(_judge)([(one.run.id, one.variant) for one in having], t)
 
 

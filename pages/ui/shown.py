@@ -34,7 +34,16 @@ def draw(asks: Sequence[str], place: Place, variants: Sequence[Variant], t: Word
     with st.container(horizontal=True, vertical_alignment="bottom", wrap=True):
         for name in asks:
             _DRAW.get(f"{place.name}.{name}", _DRAW[name])(name, place, variants, t)
-    return {name: str(st.session_state[name]) for name in place.shown}
+    return {name: chosen(name, place) for name in place.shown}
+
+
+def chosen(name: str, place: Place) -> str:
+    """Return what a control of a page holds; its default where it holds nothing.
+
+    A browser may still send what a control said in another language, or on the page before: then it holds nothing.
+    """
+    held = st.session_state[name]
+    return str(place.defaults[name] if held is None else held)
 
 
 def _fit(place: Place, variants: Sequence[Variant], t: Words) -> None:

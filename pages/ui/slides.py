@@ -1,4 +1,4 @@
-"""The slides of a lesson: a title, each section's first paragraph, and one figure at a time.
+"""The slides of a lesson: a title, each section's first paragraph with its formula, and one figure at a time.
 
 What a slide says is what a reader reads; nothing is written for slides alone. No Streamlit here.
 """
@@ -41,10 +41,16 @@ def slides(lesson: Lesson) -> tuple[Slide, ...]:
     return tuple(made)
 
 
+def _text(section: Section) -> str:
+    """Return the first paragraph of a section, with the formula that follows it."""
+    formula = [block for block in section.blocks[:1] if isinstance(block, str) and block.startswith("$$")]
+    return "\n\n".join([section.slide, *formula])
+
+
 def _of(section: Section) -> Iterator[Slide]:
     """Yield the slides of a section: one a figure, each further one under its caption; else one."""
     ways = tuple(block for block in section.blocks if isinstance(block, Way))
     first = next(iter(section.figures), None)
-    yield Slide(section.kind, section.heading, section.slide, first, section.options, ways, notes=section.notes)
+    yield Slide(section.kind, section.heading, _text(section), first, section.options, ways, notes=section.notes)
     for figure in section.figures[1:]:
         yield Slide(section.kind, section.heading, figure.caption, figure, notes=section.notes)

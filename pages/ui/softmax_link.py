@@ -78,6 +78,21 @@ class Asked:
         n = len(row.scores)
         return upstream_normal(n, self.seed) if self.upstream == "normal" else upstream_key(n, row.top)
 
+    def program(self) -> str:
+        """Return Python that computes the row and what the page shows of it."""
+        scores = (f"gaussian_scores({self.n}, {self.std!r}, {self.seed})" if self.source == "gaussian"
+                  else f"np.array([{', '.join(_literal(value) for value in self.scores)}])")
+        upstream = f"upstream_normal(len(row.scores), {self.seed})" if self.upstream == "normal" else (
+            "upstream_key(len(row.scores), row.top)")
+        return ("import numpy as np\n\nfrom core.softmax_row import gaussian_scores, softmax_row, upstream_key, "
+                f"upstream_normal\n\nrow = softmax_row({scores}, {self.temperature!r})\n"
+                f"gradient = row.gradient({upstream})\n"
+                "print(row.p, row.entropy, row.jacobian_norm, gradient)\n")
+
+
+def _literal(value: float) -> str:
+    return repr(value) if math.isfinite(value) else "-np.inf"
+
 
 PARAMETERS = tuple(asdict(Asked()))
 

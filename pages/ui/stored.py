@@ -227,8 +227,20 @@ def command(run: Stored) -> str:
 
 def command_of(changes: Mapping[str, Any], run_id: str) -> str:
     """Return the command line of what differs so from the default experiment."""
-    given = "".join(f" --set {shlex.quote(f'{path}={_literal(value)}')}" for path, value in changes.items())
-    return f"python -m core run --preset pre_layernorm{given} --out driftscope-{run_id}.parquet"
+    return f"python -m core run{_given(changes)} --out driftscope-{run_id}.parquet"
+
+
+def command_of_grid(changes: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> str:
+    """Return the command line of a sweep. `changes`: of its base; `axes`: field → values."""
+    named = [f"{path}={','.join(map(_literal, values))}" for path, values in axes.items()]
+    over = "".join(f" --grid {shlex.quote(one)}" for one in named)
+    return f"python -m core sweep{_given(changes)}{over} --out driftscope-sweep.parquet"
+
+
+def _given(changes: Mapping[str, Any]) -> str:
+    """Write what differs from the default experiment as options."""
+    settings = "".join(f" --set {shlex.quote(f'{path}={_literal(value)}')}" for path, value in changes.items())
+    return f" --preset pre_layernorm{settings}"
 
 
 def _literal(value: Any) -> str:

@@ -74,6 +74,13 @@ class Asked:
         """Return how the norm is computed."""
         return Dials(self.eps, self.groups, self.pool == "batch", _listed(self.gamma), _listed(self.beta))
 
+    def program(self) -> str:
+        """Return Python that computes every step of the norm."""
+        return ("from numpy import array, inf, nan\n\nfrom core.worked import Dials, worked\n\n"
+                f"x = array({self.written.tolist()}) * {self.scale!r}  # (B, T, D)\n"
+                f"sheet = worked({self.norm!r}, x, {self.dials()!r})\n"
+                "for step in sheet.steps:\n    print(step.name, step.values.tolist())\n")
+
 
 PARAMETERS = tuple(asdict(Asked()))
 

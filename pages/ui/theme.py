@@ -121,6 +121,9 @@ PALETTES: dict[str, Palette] = {
     "dark": Palette(background="#11161f", text="#e9edf3", muted="#a3adba", grid="#2a3442", accent="#6aa9f4"),
 }
 
+FONT = "'Source Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans SC', 'Noto Sans CJK SC', sans-serif"
+"""The type of the pages, and for Chinese; the same as in .streamlit/config.toml."""
+
 TICK_PX, TEXT_PX, AXIS_PX, TITLE_PX = 16, 16, 18, 22
 """Type sizes for a lecture hall."""
 

@@ -19,6 +19,7 @@ from core.pools import Labels, Shape
 from core.worked import F64, Worked
 from pages.ui import explain, theme
 from pages.ui.charts.marks import faded
+from pages.ui.handout_blocks import Cells
 from pages.ui.text import Words
 
 FIGURES, FEW_FIGURES = 5, 4
@@ -43,21 +44,25 @@ CELL = ("text-align:center;padding:.5rem .1rem;border-radius:.375rem;font-varian
 
 def steps(sheet: Worked, place: Shape, t: Words) -> None:
     """Draw every step for the token of `place` (b, t, d)."""
+    width = sheet.labels.shape[2]
+    for one in blocks(sheet, place, t):
+        left, right = st.columns([1, 2], vertical_alignment="center") if width <= BESIDE else (st.container(),) * 2
+        if one.formula:
+            left.markdown(f"{one.name}  \n$\\large\\displaystyle {{{one.formula}}}$")
+        right.html(one.cells)
+
+
+def blocks(sheet: Worked, place: Shape, t: Words) -> list[Cells]:
+    """Return every step for the token of `place` (b, t, d), below a line with the numbers of its features."""
     b, token, d = place
     width = sheet.labels.shape[2]
-    _line("", header(width, d, t), width)
+    lines = [Cells("", "", header(width, d, t))]
     for step in sheet.steps:
         labels = sheet.labels[b, token] if step.axes else np.zeros(width, np.intp)
         name = t(f"tensor.step_{step.name}")
-        _line(step.latex, row(step.values[b, token], name, d, labels if step.shared else None), width, name)
-
-
-def _line(formula: str, cells: str, width: int, name: str = "") -> None:
-    """Draw one line."""
-    left, right = st.columns([1, 2], vertical_alignment="center") if width <= BESIDE else (st.container(),) * 2
-    if formula:
-        left.markdown(f"{name}  \n$\\large\\displaystyle {{{formula}}}$")
-    right.html(cells)
+        cells = row(step.values[b, token], name, d, labels if step.shared else None)
+        lines.append(Cells(name, step.latex, cells))
+    return lines
 
 
 def header(width: int, chosen: int, t: Words) -> str:

@@ -36,8 +36,8 @@ class State:
     error: str = ""
 
     def reason(self, t: Words) -> str:
-        """Say why the cell is refused or has failed; nothing elsewhere."""
-        return self.error if self.cell.refused is None else explain.refused(self.cell.refused, t)
+        """Say why the cell is refused or has failed, as it is read; nothing elsewhere."""
+        return self.error if self.cell.refused is None else explain.refused(self.cell.refused, t, str)
 
 
 def number_of(shown: Shown, t: Words) -> str:
