@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pages.ui import theme
 from pages.ui.charts import marks, stacks
 from pages.ui.charts.axes import Axis
-from pages.ui.charts.lines import most_marked
 from pages.ui.charts.marks import Frame, Part, Text
 
 
@@ -85,8 +84,7 @@ def _trace(one: Curve, place: int, statistic: str, frame: Frame, keys: Sequence[
         "mode": ("markers" if points else "lines+markers" if marked else "lines") + ("+text" if one.label else ""),
         "connectgaps": False,
         "line": {"color": one.style.color, "dash": one.style.dash, "width": one.width},
-        "marker": {"color": one.style.color, "symbol": one.style.symbol, "size": size, "line": {"width": 0},
-                   "maxdisplayed": most_marked(len(one.x))},
+        "marker": {"color": one.style.color, **marks.symbol(one.style, size, len(one.x))},
         "text": [*[""] * (len(one.x) - 1), one.label] if one.label else None, "textposition": "top center",
         "textfont": {"size": theme.TEXT_PX}, "cliponaxis": False,
         "error_y": {"array": one.error, "thickness": 2, "width": 5} if one.error is not None else None,

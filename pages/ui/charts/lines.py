@@ -14,12 +14,6 @@ from pages.ui.charts.axes import F64, Axis, Mask, axis_for, finite_range, first_
 from pages.ui.charts.marks import MAX_TRACES, Frame, Part, Series, Text
 from pages.ui.charts.value_axis import HOVERED
 
-MAX_MARKED_LAYERS = 64
-"""Up to this many points a line shows each of them."""
-
-FEW_MARKED = 16
-"""So many does a longer line show: enough to tell by its symbol, without colour, which line it is."""
-
 EXTRA_WIDTH = 2
 """Pixels by which a line is wider than the one drawn over it."""
 
@@ -99,14 +93,9 @@ def line_of(one: Series, axis: Axis, above: int, frame: Frame, t: Text) -> Part:
         "mode": MODES[one.role] or "lines+markers", "connectgaps": False,
         "line": {"color": one.style.color, "dash": "dot" if one.role == "prediction" else one.style.dash,
                  "width": 3 if one.role == "prediction" else 3 + extra},
-        "marker": {"symbol": one.style.symbol, "size": 8 + extra, "maxdisplayed": most_marked(len(one.layers))},
+        "marker": marks.symbol(one.style, 8 + extra, len(one.layers)),
         "hovertemplate": f"{marks.hover(one, frame, t)}<br><b>{value}</b>{unit}<extra></extra>",
     }
-
-
-def most_marked(points: int) -> int:
-    """Return how many of a line's points are shown; 0 for all."""
-    return FEW_MARKED if points > MAX_MARKED_LAYERS else 0
 
 
 def _name_at_end(line: Part, one: Series, mask: NDArray[np.bool_]) -> Part:

@@ -34,6 +34,9 @@ A chart that is drawn live makes its figure once, of complete parts: every chang
 LETTERS = 84
 """Room for the titles of one row of facets beside a sidebar at 1280 pixels."""
 
+MOST_MARKED, FEW_MARKED = 64, 16
+"""Up to this many points a line shows the symbol of each, and so many of a longer one."""
+
 FEW_STEPS = 8
 """Training steps that are labelled one by one."""
 
@@ -183,6 +186,16 @@ def hover(one: Series, frame: Frame, t: Text) -> str:
     """Say variant, layer, site and statistic."""
     where = " · ".join(part for part in (one.site, frame.statistic) if part)
     return f"<b>{literal(one.name)}</b><br>{t('chart.layer')} %{{x}}<br>{where}"
+
+
+def symbol(style: theme.Style, size: float, points: int) -> Part:
+    """Return the marker of a line of so many points; an open symbol is larger, to be seen where the line runs through.
+
+    Of many points few have one: enough to tell by it, without colour, which line it is.
+    """
+    shown: Part = {"symbol": style.symbol, "maxdisplayed": FEW_MARKED if points > MOST_MARKED else 0}
+    hollow = "open" in style.symbol
+    return shown | ({"size": size + 4, "line": {"width": 2}} if hollow else {"size": size})
 
 
 def faded(color: str, opacity: float) -> str:

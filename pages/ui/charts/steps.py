@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pages.ui import theme
 from pages.ui.charts import marks, value_axis
 from pages.ui.charts.axes import SCALES, Axis, axis_for, finite_range, first_sizes
-from pages.ui.charts.lines import most_marked
 from pages.ui.charts.marks import MAX_TRACES, Frame, Part, Series, Text, nothing
 from pages.ui.charts.value_axis import HOVERED
 
@@ -136,7 +135,7 @@ def _traces(one: Course, row: int, variants: dict[str, list[Course]], axis: Axis
         "name": marks.literal(one.name), "uid": marks.uid(line), "legendgroup": group, "showlegend": one is first,
         "mode": "lines+markers", "connectgaps": False,
         "line": {"color": one.style.color, "dash": one.style.dash, "width": 3},
-        "marker": {"symbol": one.style.symbol, "size": 8, "maxdisplayed": most_marked(len(one.steps))},
+        "marker": marks.symbol(one.style, 8, len(one.steps)),
         "hovertemplate": f"{says}<br><b>{value}</b>{unit}<extra></extra>"}
     yield marks.triangles(line, ~axis.has_place(one.values), row, says, t) | {"legendgroup": group}
 
