@@ -82,7 +82,7 @@ def handed_out(visit, one, t, path, open_file):
     assert all(section.heading.split("$")[0].split("`")[0].strip() in text for section in one.sections)
     assert "$" not in page.locator("main section").first.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    address = page.locator("figure details a").first.get_attribute("href")
+    address = page.locator("figure details a:not([download])").first.get_attribute("href")
     assert address.startswith(visit.address) and "lang=" in address
 
 
