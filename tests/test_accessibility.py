@@ -121,6 +121,8 @@ def test_every_page_is_visited() -> None:
 FOLDS = {  # what is opened → what is clicked, and what then is there
     "what a number is": ("[data-testid=stPopover] button", "[data-testid=stPopoverBody]"),
     "the numbers": ("[data-testid=stPopover]:has-text('{drift.numbers}') button", "[data-testid=stPopoverBody]"),
+    "the picture": ("[data-testid=stPopover]:has-text('{image.fold}') button",
+                    "[data-testid=stPopoverBody]:has([data-testid=stDownloadButton])"),
     "all settings": (".st-key-settings summary", ".st-key-settings [role=tabpanel]"),
     "a menu of choices": (".st-key-model-norm input", "[role=listbox]"),
     "the navigation": ("[data-testid=stTopNavSection]", "[data-testid=stTopNavPopover]"),
