@@ -41,10 +41,28 @@ def chart_address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the store of the real application is."""
+    return f"sqlite:///{tmp_path_factory.mktemp('app') / 'store.db'}"
+
+
+@pytest.fixture(scope="module")
+def run(url: str) -> Iterator[str]:
+    """A finished training of a small stack in that store."""
+    from small import TRAINED
+
+    from core import archive, service
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRIFTSCOPE_STORE", url)
+        yield str(archive.play(TRAINED, keep=True).run)
+        service.stop()
+
+
+@pytest.fixture(scope="module")
+def address(url: str) -> Iterator[str]:
     """The real application with its real workers, running, and a store of its own."""
-    store = tmp_path_factory.mktemp("app") / "store.db"
-    with real.server(real.ROOT / "app.py", DRIFTSCOPE_STORE=f"sqlite:///{store}") as running:
+    with real.server(real.ROOT / "app.py", DRIFTSCOPE_STORE=url) as running:
         yield running
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import ROOT, Visit, server
+from browser import ROOT, Visit
 from playwright.sync_api import Browser, Page, expect
-from small import TRAINED, at, drawn
+from small import at, drawn
 
-from core import archive, service
 from pages.ui import export, lessons
 from pages.ui.places import BASICS, BATCHNORM, DRIFT, ENTROPY, GRADIENTS, LIVE, NORM_BENCH, PRECISION, SWEEP
 from pages.ui.text import LANGUAGES, Words
@@ -37,26 +36,6 @@ VISITS: dict[str, tuple[str, int]] = {
     "glossary": ("glossary?", 0), "a refused link": (at(DRIFT, view="profile") + "&norm=nope", 1),
 }
 """What is visited → its address, and how many charts are there."""
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('accessibility') / 'store.db'}"
-
-
-@pytest.fixture(scope="module")
-def run(url) -> Iterator[str]:
-    """A finished training in the store."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRIFTSCOPE_STORE", url)
-        yield archive.play(TRAINED, keep=True).run
-        service.stop()
-
-
-@pytest.fixture(scope="module")
-def address(url, run) -> Iterator[str]:
-    with server(ROOT / "app.py", DRIFTSCOPE_STORE=url) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from browser import ROOT, Visit, server
+from browser import Visit
 from playwright.sync_api import Locator, expect
 from small import TRAINED, at, drawn
 
-from core import archive, service
 from pages.ui import lessons
 from pages.ui.places import DRIFT, SWEEP
 from pages.ui.text import Words
@@ -22,26 +20,6 @@ LESSON = lessons.names()[0]
 HERE = "node => node === document.activeElement"
 STOPS = 90
 WHOLE = "() => document.querySelector('.driftscope-chart').calcdata[0][0].z.every(row => row.every(Number.isFinite))"
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('keyboard') / 'store.db'}"
-
-
-@pytest.fixture(scope="module")
-def run(url) -> Iterator[str]:
-    """A finished training in the store."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRIFTSCOPE_STORE", url)
-        yield archive.play(TRAINED, keep=True).run
-        service.stop()
-
-
-@pytest.fixture(scope="module")
-def address(url, run) -> Iterator[str]:
-    with server(ROOT / "app.py", DRIFTSCOPE_STORE=url) as running:
-        yield running
 
 
 def press(visit: Visit, *keys: str) -> None:

@@ -83,9 +83,13 @@ def draw(looked: BenchView, found: Bench, shown: Shown, t: Words) -> None:
 
 
 def made_of(looked: BenchView, bare: Bench, shown: Shown, t: Words, measured: Sequence[Measured]) -> list[Picture]:
-    """Return the pictures of a view. `bare`: what was found, but for the candidates among what was `measured`."""
-    candidates = [one for one in measured if one.name in bare.candidates]
-    return looked.make(replace(bare, measured=candidates), shown, t)
+    """Return the pictures of a view. `bare`, `measured`: as of `refilled`."""
+    return looked.make(refilled(bare, measured), shown, t)
+
+
+def refilled(bare: Bench, measured: Sequence[Measured]) -> Bench:
+    """Return what was found. `bare`: all of it but the candidates among what was `measured`."""
+    return replace(bare, measured=[one for one in measured if one.name in bare.candidates])
 
 
 def say(said: Sequence[str]) -> None:

@@ -55,10 +55,12 @@ Draw = Callable[[], None]
 
 @dataclass(frozen=True)
 class Part:
-    """What a state shows that is no picture. `draw`: draws it; `blocks`: it as a part of a hand-out."""
+    """What a state shows that is no picture. `draw`: draws it; `blocks`: it as a part of a hand-out, of what was
+    measured.
+    """
 
     draw: Draw
-    blocks: Callable[[], Sequence[Block]] = tuple
+    blocks: Callable[[Sequence[Measured]], Sequence[Block]] = lambda _measured: ()
 
 
 @dataclass(frozen=True)
@@ -140,9 +142,10 @@ def _bench(query: Query, key: str, t: Words) -> Scene:
         found = bench.with_costs(found, view.base, t, key)
     if not found.measured:
         return Scene()
-    said = looked.say(found, shown, t)
-    return Scene(partial(bench_views.made_of, looked, replace(found, measured=()), shown, t), found.measured,
-                 {"said": Part(partial(bench_views.say, said), lambda: [Prose(one) for one in said])})
+    bare = replace(found, measured=())
+    said = Part(lambda: bench_views.say(looked.say(found, shown, t)),
+                lambda measured: [Prose(one) for one in looked.say(bench_views.refilled(bare, measured), shown, t)])
+    return Scene(partial(bench_views.made_of, looked, bare, shown, t), found.measured, {"said": said})
 
 
 def _softmax(query: Query, _key: str, t: Words) -> Scene:
@@ -154,9 +157,9 @@ def _tensor(query: Query, _key: str, t: Words) -> Scene:
     asked, _ = tensor_link.read(query)
     sheet = worked(asked.norm, asked.tensor(), asked.dials())
     parts = {"steps": Part(partial(worksheet.steps, sheet, asked.entry, t),
-                           partial(worksheet.blocks, sheet, asked.entry, t)),
+                           lambda _measured: worksheet.blocks(sheet, asked.entry, t)),
              "pitfalls": Part(partial(pitfall_cards.cards, asked, sheet.values("x"), t),
-                              partial(pitfall_cards.blocks, asked, sheet.values("x"), t))}
+                              lambda _measured: pitfall_cards.blocks(asked, sheet.values("x"), t))}
     return Scene(lambda _measured: [tensor.block(asked, sheet, t), tensor.pools(asked, sheet, t)], others=parts)
 
 
