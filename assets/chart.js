@@ -14,8 +14,6 @@
 //   read once for each time that Streamlit hands something over.
 // - Live figures go on changing where they are: Plotly gets copies, as it does of everything.
 
-const LAID_OUT_MS = [150, 500, 1500]; // after these a slide is looked at again
-
 const charts = new WeakMap(); // Streamlit's element -> the chart in it
 let library; // promise of Plotly, one for the page
 let frames = Promise.resolve(); // the last animation frame that was given to a chart
@@ -140,13 +138,16 @@ async function paint(chart) {
   plot.classList.toggle("driftscope-picks", data.picks);
   hint(chart);
   showHover(Plotly, chart);
-  if (data.scale) fitLater(chart);
+  if (data.scale) chart.room ??= watchRoom(chart);
 }
 
-/** On a slide, paint anew where what stands above the chart was laid out only after it. */
-function fitLater(chart) {
+/** On a slide, paint anew whenever what stands above the chart is laid out otherwise, which changes the room of some parent. */
+function watchRoom(chart) {
   const fits = () => Math.abs(heightOf(chart) - parseFloat(chart.plot.style.height)) < 1;
-  for (const wait of LAID_OUT_MS) setTimeout(() => chart.end.signal.aborted || fits() || repaint(chart), wait);
+  const room = new ResizeObserver(() => fits() || repaint(chart));
+  for (let one = chart.plot.parentElement; one; one = one.parentElement) room.observe(one);
+  chart.end.signal.addEventListener("abort", () => room.disconnect());
+  return room;
 }
 
 /** Its own height, or on a slide all that is left of the window above the presenter's bar. */

@@ -46,11 +46,11 @@ def _listing(visit: Visit, t: Words) -> None:
     found = [lessons.lesson(name, t.lang) for name in lessons.names()]
     st.markdown(t("lessons.lead", count=len(found), minutes=_minutes(found)))
     _talk(visit, found, t)
-    columns = st.columns(COLUMNS)
-    for place, one in enumerate(found):
-        with columns[place % COLUMNS].container(border=True, height="stretch"):
-            onward.way("lessons", {"lesson": one.name}, f"{one.number} · {one.title}", t)
-            st.markdown(one.lead)
+    for first in range(0, len(found), COLUMNS):
+        for column, one in zip(st.columns(COLUMNS), found[first:first + COLUMNS], strict=False):
+            with column.container(border=True, height="stretch"):
+                onward.way("lessons", {"lesson": one.name}, f"{one.number} · {one.title}", t)
+                st.markdown(one.lead)
 
 
 def _minutes(found: Sequence[Lesson]) -> str:
@@ -162,7 +162,7 @@ def turn(dial: Dial, lesson: Lesson, visit: Visit, t: Words) -> None:
     key, now = f"lesson.dial.{dial.state}", visit.dials.get(dial.state, dial.at)
     st.session_state[key] = now
     st.select_slider(label(dial, lesson, t), range(len(dial.values)), key=key, on_change=_turned,
-                     args=(dial, key, visit), format_func=lambda place: said(dial, place, t), width=420)
+                     args=(dial, key, visit), format_func=lambda place: said(dial, place, lesson, t), width=420)
 
 
 def _turned(dial: Dial, key: str, visit: Visit) -> None:
@@ -178,11 +178,15 @@ def label(dial: Dial, lesson: Lesson, t: Words) -> str:
     return t(next((name for name in names if name in t), names[0]))
 
 
-def said(dial: Dial, place: int, t: Words) -> str:
-    """Return a dial's value as it is spoken."""
+def said(dial: Dial, place: int, lesson: Lesson, t: Words) -> str:
+    """Return a dial's value as it is spoken: as a field of an experiment, as a word of that page's control, as it is."""
     part, _, path = dial.target.partition(".")
     value = dial.values[place]
-    return fields.spoken_value(path.rpartition(".")[2], t)(value) if part == "base" else value
+    if part == "base":
+        return fields.spoken_value(path.rpartition(".")[2], t)(value)
+    page = lesson.states[dial.state].page
+    names = (f"{page}.{path}_{value}", f"drift.{path}_{value}", f"{path}.{value}")
+    return next((t(name) for name in names if name in t), value)
 
 
 def linked(text: str, lesson: Lesson, t: Words) -> str:

@@ -112,7 +112,8 @@ def _option(place: int, words: str, slide: Slide, lesson: Lesson, t: Words) -> s
 def _figure(figure: Figure, lesson: Lesson, visit: Visit, t: Words) -> None:
     """Draw a figure as large as the slide allows."""
     if dial := lesson.dial(figure.state):
-        lesson_page.turn(dial, lesson, visit, t)
+        with st.container(key="slide-dial"):
+            lesson_page.turn(dial, lesson, visit, t)
     found = scenes.scene(visit.state(lesson, figure.state), f"present.{figure.state}", t)
     there = f"present.{figure.state}"
     lesson_page.figure(figure, found, t, lambda picture: panels.draw(

@@ -25,14 +25,13 @@ PITCH, DEEP, GAP, LIFT = 1.36, (0.24, 0.2), 1.1, 0.3
 widths of a cube."""
 
 ROOM = (750, 560)
-"""Pixels that everything should fit into from side to side, and a block from top to bottom: a page of 1280 beside its
-sidebar."""
+"""Pixels that everything should fit into: a page of 1280 beside its sidebar."""
 
 BLOCKS_PX = ROOM[0] + 16
 """Width of a chart that has this room."""
 
-LARGEST_PX, LINE_PX, ABOVE_PX, BELOW_PX = 84, 21, 44, 46
-"""A cube's width at most; heights of a line of a block's name, of the chart's title, and of its legend."""
+LARGEST_PX, NAME_PX, LINE_PX, ABOVE_PX, BELOW_PX = 84, 14, 21, 44, 46
+"""A cube's width at most; type size of a block's name, heights of a line of it, of the chart's title, and its legend."""
 
 EDGE = 0.1
 """Room for half of an outline."""
@@ -108,15 +107,16 @@ def _extent(shape: Sequence[int], across: int) -> tuple[float, float]:
 
 def _plan(shape: Sequence[int], count: int, lines: int) -> _Plan:
     """Choose how samples stand, so that cubes become as large as there is room for."""
-    columns = min(count, COLUMNS)
+    columns, rows = min(count, COLUMNS), -(-count // COLUMNS)
     extents = [_extent(shape, across) for across in range(1, shape[0] + 1)]
     wide, high = INDICES if count == 1 else (0.0, 0.0)
-    units = [min(ROOM[0] / (columns * (width + GAP) - GAP + wide), ROOM[1] / (height + high), LARGEST_PX)
-             for width, height in extents]
+    room_high = ROOM[1] / rows - lines * LINE_PX
+    units = [min(ROOM[0] / (columns * (width + GAP) - GAP + wide), room_high / (height + GAP * (rows > 1) + high),
+                 LARGEST_PX) for width, height in extents]
     best = units.index(max(units))
     unit, (width, height) = units[best], extents[best]
     room = ROOM[0] / columns / unit - GAP if count > 1 else 0.0  # narrow blocks leave room for their names
-    return _Plan(tuple(shape), best + 1, unit, columns, -(-count // columns), (max(width, room), height),
+    return _Plan(tuple(shape), best + 1, unit, columns, rows, (max(width, room), height),
                  high + lines * LINE_PX / unit)
 
 
@@ -224,7 +224,7 @@ def _names(blocks: Sequence[Block], plan: _Plan) -> Iterator[Part]:
         x, y = plan.origin(number)
         first, *rest = map(marks.literal, block.names)
         yield {"x": x, "y": y, "xanchor": "left", "yanchor": "top", "align": "left", "showarrow": False,
-               "text": "<br>".join([f"<b>{first}</b>", *rest])}
+               "font": {"size": NAME_PX}, "text": "<br>".join([f"<b>{first}</b>", *rest])}
 
 
 def said(value: float) -> str:

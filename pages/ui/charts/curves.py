@@ -85,7 +85,7 @@ def _trace(one: Curve, place: int, statistic: str, frame: Frame, keys: Sequence[
         "connectgaps": False,
         "line": {"color": one.style.color, "dash": one.style.dash, "width": one.width},
         "marker": {"color": one.style.color, **marks.symbol(one.style, size, len(one.x))},
-        "text": [*[""] * (len(one.x) - 1), one.label] if one.label else None, "textposition": "top center",
+        "text": [*[""] * (len(one.x) - 1), one.label] if one.label else None, "textposition": "middle right",
         "textfont": {"size": theme.TEXT_PX}, "cliponaxis": False,
         "error_y": {"array": one.error, "thickness": 2, "width": 5} if one.error is not None else None,
         "hovertemplate": f"<b>{one.name}</b><br>{frame.x_title} %{{x:.4~g}}<br>{statistic} <b>%{{y:.5~g}}</b>"

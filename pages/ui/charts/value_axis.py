@@ -5,6 +5,8 @@ The file draws nothing that was measured.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +14,8 @@ from pages.ui.charts import marks
 from pages.ui.charts.axes import SCALES, Axis
 from pages.ui.charts.marks import Frame, Part, Text
 
-ROOM = 0.08
-"""Of an axis that holds for a film, as a share of its values' span."""
+ROOM, NAMED = 0.08, 0.14
+"""Of an axis that holds for a film, and above the values under a reference's name, as shares of the values' span."""
 
 HOVERED: dict[str, tuple[str, bool]] = {
     "linear": ("%{y:.5~g}", False), "log": ("%{y:.5~g}", False), "symlog": ("%{customdata:.5~g}", True),
@@ -32,10 +34,12 @@ def layout(shown: tuple[float, float] | None, frame: Frame, axis: Axis, t: Text)
         return {"yaxis": settings | empty, "shapes": [], "annotations": [marks.nothing_said(t)]}
     near = {name: value for name, value in frame.references.items() if value / SCALES[axis.scale].near <= shown[1]}
     room = _ends(*shown, axis)
+    far = [name for name in frame.references if name not in near]
     return {"yaxis": axis.reaching(*shown, *room, *near.values()).layout(frame.y_title),
             "shapes": [*([_unseen_line(axis.place(np.array(room)))] if room else []),
+                       *([_beyond(room or shown, 0.0, NAMED, axis)] if far else []),
                        *(_reference(name, value, axis) for name, value in near.items())],
-            "annotations": [_far(name, t) for name in frame.references if name not in near]}
+            "annotations": [_far(name, t) for name in far]}
 
 
 def held(shown: tuple[float, float], axis: Axis) -> Part:
@@ -43,10 +47,14 @@ def held(shown: tuple[float, float], axis: Axis) -> Part:
 
     It has more room than a marker takes.
     """
+    return _beyond(shown, ROOM, ROOM, axis)
+
+
+def _beyond(shown: Sequence[float], below: float, above: float, axis: Axis) -> Part:
+    """Return the shape that makes the axis reach beyond two values, by shares of their span."""
     low, high = axis.level(np.array(shown))
     with np.errstate(over="ignore", under="ignore"):
-        room = ROOM * (high - low)
-        levels = np.array([low - room, high + room])
+        levels = np.array([low - below * (high - low), high + above * (high - low)])
         return _unseen_line(np.nan_to_num(10.0**levels if axis.scale == "log" else levels))
 
 
