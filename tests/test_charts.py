@@ -111,7 +111,9 @@ def test_a_reference_line_near_the_numbers_is_drawn_and_a_far_one_is_named() -> 
     assert [shape.y0 for shape in near.layout.shapes] == [FLOAT16_MAX]
     assert near.layout.shapes[0].label.text == "float16 max"
     far = draw(series(1e-3, 1), references={"float16 max": FLOAT16_MAX})
-    assert not far.layout.shapes
+    (room,) = far.layout.shapes  # for its name, which hides no number then
+    assert (room.y0, room.opacity) == (1e-3, 0)
+    assert room.y1 > 2
     assert [note.text for note in far.layout.annotations] == ["float16 max ↑ far above this range"]
 
 

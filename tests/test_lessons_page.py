@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import cycle
 
 import pytest
 from browser import ROOT, Visit, server
@@ -30,6 +31,27 @@ def address(tmp_path_factory):
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == list(NAMES)
     with server(ROOT / "app.py", DRIFTSCOPE_STORE=url) as running:
         yield running
+
+
+OVERLAPPING = """() => {
+  const words = [...document.querySelectorAll(".driftscope-chart .main-svg text")]
+    .filter((one) => one.textContent.trim() && !one.closest(".hoverlayer"))
+    .map((one) => [one.textContent, one.getBoundingClientRect()]).filter(([, box]) => box.width > 1);
+  const shared = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
+  return words.flatMap(([one, a], place) => words.slice(place + 1).filter(([, b]) => shared(a, b, "left", "right") > 3
+    && shared(a, b, "top", "bottom") > 0.45 * Math.min(a.height, b.height)).map(([other]) => `${one} / ${other}`));
+}"""
+"""The words of a chart that lie on others."""
+
+CUT_OFF = """() => [...document.querySelectorAll(".katex-display")].filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.textContent)"""
+"""The formulas that are wider than their slide."""
+
+HOLDS_ITS_WORDS = """(one) => {
+  const words = document.createRange();
+  words.selectNodeContents(one);
+  return words.getBoundingClientRect().right <= one.getBoundingClientRect().right;
+}"""
 
 
 def plain(heading):
@@ -86,11 +108,11 @@ def handed_out(visit, one, t, path, open_file):
     assert address.startswith(visit.address) and "lang=" in address
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name):
-    one = lessons.lesson(name, "zh")
+@pytest.mark.parametrize(("name", "lang"), zip(NAMES, cycle(LANGUAGES), strict=False))
+def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name, lang):
+    one = lessons.lesson(name, lang)
     visit.page.set_viewport_size({"width": 1280, "height": 720})
-    visit.open(f"/present?lang=zh&lesson={name}")
+    visit.open(f"/present?lang={lang}&lesson={name}")
     made = slides(one)
     for place, slide in enumerate(made):
         expect(visit.page.locator(".driftscope-counter")).to_have_text(f"{place + 1} / {len(made)}")
@@ -99,6 +121,8 @@ def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name):
         visit.page.wait_for_function("document.querySelector('[data-testid=stMain]').scrollHeight <= innerHeight + 1")
         if slide.figure is not None:
             expect(visit.page.locator(".driftscope-chart .main-svg, table").first).to_be_attached()
+            visit.page.wait_for_function(f"({OVERLAPPING})().length === 0")
+        assert visit.page.evaluate(CUT_OFF) == []
         if place + 1 < len(made):
             visit.page.keyboard.press("PageDown")
     assert visit.page.url.endswith(f"slide={len(made) - 1}")
@@ -186,7 +210,9 @@ def test_the_list_leads_to_every_lesson(visit: Visit, lang):
     visit.open(f"/lessons?lang={lang}")
     for name in NAMES:
         one = lessons.lesson(name, lang)
-        expect(visit.page.get_by_role("link", name=f"{one.number} · {one.title}")).to_be_visible()
+        link = visit.page.get_by_role("link", name=f"{one.number} · {one.title}")
+        expect(link).to_be_visible()
+        assert link.evaluate(HOLDS_ITS_WORDS)
 
 
 def test_a_lesson_that_there_is_none_of_is_said_above_the_list(visit: Visit):

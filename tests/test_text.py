@@ -8,7 +8,7 @@ from string import Formatter
 import pytest
 
 from core import tables, vocabulary
-from pages.ui import fields
+from pages.ui import fields, lesson_page, lessons
 from pages.ui.text import LANGUAGES, TextError, Words, escaped, keys
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,6 +123,14 @@ def test_chinese_words_have_no_stray_english(key: str) -> None:
 @pytest.mark.parametrize("path", sorted(ROOT.glob("assets/lessons/*/zh.md")), ids=lambda path: path.parent.name)
 def test_a_chinese_lesson_has_no_stray_english(path: Path) -> None:
     assert latin(path.read_text("utf-8")) <= TERMS
+
+
+@pytest.mark.parametrize("name", lessons.names())
+def test_a_chinese_dial_has_no_stray_english(name: str) -> None:
+    one = lessons.lesson(name, "zh")
+    for dial in one.dials:
+        said = [lesson_page.said(dial, place, one, Words("zh")) for place in range(len(dial.values))]
+        assert latin(" ".join([lesson_page.label(dial, one, Words("zh")), *said])) <= TERMS
 
 
 def test_chinese_has_no_half_width_punctuation_between_chinese_characters() -> None:

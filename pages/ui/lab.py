@@ -6,13 +6,13 @@ Streamlit, runs and looks; what they show is made by `pages.ui.views`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from core import service, store
+from core import service
 from core.cost import cost, together
 from core.experiment import Experiment
 from core.fields import ExperimentError
@@ -32,9 +32,6 @@ STARTED, REFUSED = "lab.started", "lab.refused"
 
 LARGEST_BATCH = 32
 """So many sequences are the whole batch that companions are taken from."""
-
-FAILED = frozenset(store.FINISHED) - {"done"}
-"""How a training ends that did not come to its end."""
 
 POINTS = 20
 """About so many steps of a training are recorded."""
@@ -86,11 +83,11 @@ def gap(variants: Sequence[Variant], shown: Shown, t: Words, place: str) -> Stag
 
 
 def trainings(variants: Sequence[Variant], t: Words, place: str, look: Look | None = None,
-              ended: Container[str] = FAILED) -> list[Watched]:
+              over: bool = True) -> list[Watched]:
     """Return the trainings of variants that were started, with the buttons that start and stop them.
 
-    `place`: where on a page they stand; `look`: what their runs keep besides; `ended`: of which ends is spoken when all
-    are over.
+    `place`: where on a page they stand; `look`: what their runs keep besides; `over`: whether those that are over are
+    spoken of too.
     """
     if not service.ready_to_ask():
         progress.engine(t)
@@ -101,7 +98,7 @@ def trainings(variants: Sequence[Variant], t: Words, place: str, look: Look | No
     if not all(runs):
         _offer([one.experiment for one, run in zip(variants, runs, strict=True) if not run], place, look, t)
     watched = feed.watch([(run, variant) for run, variant in zip(runs, variants, strict=True) if run])
-    if any(not one.run.over or one.run.status in ended for one in watched):
+    if over or not all(one.run.over for one in watched):
         training.follow([one.run for one in watched], [one.name for one in watched], training.shape(watched), t,
                         place)
     return watched

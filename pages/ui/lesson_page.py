@@ -179,7 +179,7 @@ def label(dial: Dial, lesson: Lesson, t: Words) -> str:
 
 
 def said(dial: Dial, place: int, lesson: Lesson, t: Words) -> str:
-    """Return a dial's value as it is spoken: as a field of an experiment, as a word of that page's control, as it is."""
+    """Return a dial's value as it is spoken: as that of a field, as that page's control says it, or as it is."""
     part, _, path = dial.target.partition(".")
     value = dial.values[place]
     if part == "base":

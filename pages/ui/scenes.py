@@ -121,7 +121,7 @@ def _compared(place: Place, views: Mapping[str, Viewpoint | Lab]) -> Make:
 def _live(query: Query, key: str, t: Words) -> Scene:
     view, _ = link.read(query, LIVE)
     looked, shown = LIVE_VIEWS[view.shown["view"]], view.shown
-    watched = lab.trainings(controls.named(link.compared(view)[0], t), t, key, ended=())
+    watched = lab.trainings(controls.named(link.compared(view)[0], t), t, key, over=False)
     having = [one for one in watched if one.trace is not None]
     if not having:
         return Scene()

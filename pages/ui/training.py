@@ -215,7 +215,7 @@ def _progress(run_ids: list[str], names: list[str], drawn: Shape, t: Words, plac
     if now != drawn:
         st.rerun()
     resumable = service.checkpoints([run.id for run in runs if run.status in service.RESUMABLE])
-    with st.container(border=True):
+    with st.container(border=True, key=f"done.{place}" if all(run.status == "done" for run in runs) else None):
         for name, run in zip(names, runs, strict=True):
             _row(name, run, resumable, t)
         with st.container(horizontal=True):

@@ -31,7 +31,7 @@ BLOCKS_PX = ROOM[0] + 16
 """Width of a chart that has this room."""
 
 LARGEST_PX, NAME_PX, LINE_PX, ABOVE_PX, BELOW_PX = 84, 14, 21, 44, 46
-"""A cube's width at most; type size of a block's name, heights of a line of it, of the chart's title, and its legend."""
+"""A cube's width at most; type size of a block's name, heights of a line of it, of the chart's title, of its legend."""
 
 EDGE = 0.1
 """Room for half of an outline."""
