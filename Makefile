@@ -10,6 +10,7 @@ run: $(VENV)/.run
 	$(BIN)/streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
+	sh scripts/services.sh
 	path=$$(sh scripts/browser.sh $(BIN)) && BROWSER_PATH=$$path $(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev

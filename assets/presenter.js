@@ -5,7 +5,8 @@
 // Traps this file is built around:
 // - Another address would end the full screen: lessons too are turned by telling Python.
 // - Python answers after a moment: what we sent comes back, maybe late or overtaken, and turns nothing a second time.
-// - A key meant for a control (a slider, a field, an open menu) is not a key of ours.
+// - A key meant for a control (a field, an open menu) is not a key of ours; of a slider only the arrows are, and only while
+//   it is reached by keys: after the pointer has let go of it a clicker turns pages again.
 // - Streamlit cleans up a run that was overtaken after the next one began (see assets/chart.js).
 
 const presenters = new WeakMap(); // Streamlit's element -> the presenter in it
@@ -61,7 +62,8 @@ function mount(parent) {
   presenters.set(parent, one);
   const keys = { back: "ArrowLeft", next: "ArrowRight", full: "f", notes: "n", leave: "Escape" };
   for (const [name, key] of Object.entries(keys)) buttons[name].addEventListener("click", () => KEYS[key](one));
-  document.addEventListener("keydown", (event) => pressed(one, event), { signal: one.end.signal });
+  document.addEventListener("keydown", (event) => pressed(one, event), { capture: true, signal: one.end.signal });
+  document.addEventListener("pointerup", letGo, { signal: one.end.signal });
   one.channel.onmessage = ({ data: [lesson, slide] }) => one.data.lessons.includes(lesson) && go(one, [lesson, slide], false);
   one.tick = setInterval(() => tick(one), 1000);
   return one;
@@ -85,15 +87,22 @@ function hear(one, place) {
 }
 
 function pressed(one, event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isFor(event.target, event.key)) return;
   const act = KEYS[event.key];
   if (!act || (event.key === " " && event.target.closest?.("button, a"))) return;
   event.preventDefault();
+  event.stopPropagation(); // a slider would take the page keys too
   act(one);
 }
 
 /** Whether a key belongs to what has the focus. */
-const isTyping = (target) => Boolean(target.closest?.("input, textarea, select, [role=slider], [role=listbox], [contenteditable]"));
+function isFor(target, key) {
+  if (target.closest?.("input[type=range]")) return /^(Arrow|Home$|End$)/.test(key);
+  return Boolean(target.closest?.("input, textarea, select, [role=slider], [role=listbox], [contenteditable]"));
+}
+
+/** Take the focus from a slider that the pointer has let go of. */
+const letGo = () => setTimeout(() => document.activeElement?.closest?.("input[type=range]")?.blur());
 
 /** Turn a page forth or back. Of a lesson that Python has not shown yet it is not known where it ends. */
 function step(one, by) {

@@ -137,6 +137,20 @@ def drift(options: argparse.Namespace) -> int:
     return _print_json([vars(verdict) for verdict in (*learned, *all_of(trace, experiment))])
 
 
+def scheduler(options: argparse.Namespace) -> NoReturn:
+    """Become a scheduler for workers on several machines: Dask's, with this program's settings."""
+    from core import processes
+
+    processes.become_scheduler(options.host, options.port)
+
+
+def worker(options: argparse.Namespace) -> NoReturn:
+    """Become a worker of one lane, of the scheduler that DRIFTSCOPE_SCHEDULER names."""
+    from core import processes
+
+    processes.become_worker(options.lane, options.host)
+
+
 def _play(experiments: Sequence[tuple[str | None, Experiment]], options: argparse.Namespace,
           resume: bool = False) -> int:
     """Play experiments in turn and write one table. `resume`: what the store has whole already is read from there."""
@@ -240,6 +254,7 @@ def _parser() -> argparse.ArgumentParser:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run, "compare": compare, "sweep": sweep, "presets": presets, "schema": schema, "runs": runs, "drift": drift,
+    "scheduler": scheduler, "worker": worker,
 }
 
 _EXPERIMENT: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -255,11 +270,16 @@ _VARY = (("--vary",), {"metavar": "FIELD=VALUE,…", "action": "append", "requir
 _GRID = (("--grid",), {"metavar": "FIELD=VALUE,…", "action": "append", "required": True,
                        "help": "the values of a field; a second --grid makes rows and columns"})
 
+_HOST = (("--host",), {"help": "the address to listen at; default: every address of this machine"})
+
 _ARGUMENTS: dict[str, tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = {
     "run": _EXPERIMENT,
     "compare": (*_EXPERIMENT, _VARY),
     "sweep": (*_EXPERIMENT, _GRID),
     "drift": ((("run",), {"metavar": "RUN", "help": "the id of a stored run"}),),
+    "scheduler": (_HOST, (("--port",), {"type": int, "default": 8786, "help": "the port; default: 8786"})),
+    "worker": (_HOST, (("--lane",), {"choices": ("probe", "train"), "default": "probe",
+                                     "help": "what it computes: probe (default) or train"})),
 }
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -23,8 +22,9 @@ from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
 
+from core import processes
 from core.lifeline import PARENT
-from core.settings import probe_workers, scheduler, worker_memory
+from core.settings import probe_workers, scheduler
 from core.store import LANES
 
 HOST = "127.0.0.1"
@@ -32,7 +32,6 @@ START_TIMEOUT_S = 60.0
 REAP_TIMEOUT_S = 0.3
 _CLIENT: Any = Client
 _SPEC_CLUSTER: Any = SpecCluster
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class ClusterError(RuntimeError):
@@ -48,9 +47,8 @@ def play_job(job: str) -> None:
 
 async def _launch(environment: dict[str, str], address: tuple[str, ...], cls: str, options: dict[str, Any]) -> Any:
     """Start one Dask process. It has a session of its own, so that Ctrl-C in a terminal reaches the server alone."""
-    spec = json.dumps({"cls": cls, "opts": options})
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "dask", "spec", *address, "--spec", spec, env=environment, start_new_session=True,
+        *processes.command(cls, options, *address), env=environment, start_new_session=True,
         stdin=asyncio.subprocess.DEVNULL)
 
 
@@ -209,44 +207,19 @@ def _kill(processes: list[Any]) -> None:
         time.sleep(0.005)  # asyncio has to see each end; one that it misses makes it complain later
 
 
-CONFIGURATION = {
-    "DASK_LOGGING__DISTRIBUTED": "warning",
-    "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
-    "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
-    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
-    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
-    "MALLOC_TRIM_THRESHOLD_": str(2**30),
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),
-}
-"""Dask's own, by environment: warnings only, nothing served over HTTP, and of its answers to a full memory only the
-last one, which ends the worker: a worker that pauses would leave its lane waiting without a word. Its profiler, which
-stops the training a hundred times a second, and its measuring of its own loop show nothing here. And what glibc does
-with freed memory: Dask would have it given back at once, and every activation paged in anew, at half the speed."""
-
-
 def _specification(folder: str, store_url: str) -> dict[str, Any]:
     """Return the arguments of a `_Cluster` with the workers of `_lanes`; only the first is started with it.
 
-    Two workers that import torch at once would each take twice as long. Dask itself never tries a job twice (allowed
-    failures 0): when a worker dies it would blame every job that waits at that worker as well. The store counts, run
-    by run.
+    Two workers that import torch at once would each take twice as long.
     """
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**CONFIGURATION, **os.environ,
-                   "DRIFTSCOPE_STORE": store_url, PARENT: str(os.getpid()), "PYTHONPATH": path}
-    common = {"host": HOST, "dashboard": False, "dashboard_address": f"{HOST}:0"}
-    scheduling = {**common, "port": 0, "allowed_failures": 0, "scheduler_file": f"{folder}/scheduler.json",
-                  "preload": ["core.lifeline"]}
-    working = {**common, "nthreads": 1, "memory_limit": worker_memory(), "local_directory": folder,
-               "preload": ["core.worker"], "preload_nanny": ["core.lifeline"]}
+    environment = {**processes.environment(store_url), PARENT: str(os.getpid())}
     first, *waiting = (
         {"cls": _Worker, "options": {"environment": environment, "worker_kwargs": {
-            **working, "name": f"{lane} worker {number}", "resources": {lane: 1}}}}
+            **processes.worker(lane, HOST), "name": f"{lane} worker {number}", "local_directory": folder,
+            "preload_nanny": ["core.lifeline"]}}}
         for number, lane in enumerate(_lanes()))
-    scheduler_options = {"environment": environment, "scheduler_kwargs": scheduling}
+    scheduler_options = {"environment": environment, "scheduler_kwargs": {
+        **processes.scheduler(HOST, 0), "scheduler_file": f"{folder}/scheduler.json", "preload": ["core.lifeline"]}}
     return {"waiting": waiting, "scheduler": {"cls": _Scheduler, "options": scheduler_options}, "workers": {0: first}}
 
 

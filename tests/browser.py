@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = (
@@ -41,15 +41,13 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def server(app: Path, folder: Path = ROOT, **environment: str) -> Iterator[str]:
-    """Run ``streamlit run app`` in `folder` on a free port; yield its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def server(app: Path, folder: Path = ROOT, base: str = "", **environment: str) -> Iterator[str]:
+    """Run ``streamlit run app`` in `folder` on a free port; yield its address, with the path `base` if there is one."""
+    port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}",
-               "--server.headless=true"]
+               "--server.headless=true", *([f"--server.baseUrlPath={base}"] if base else [])]
     process = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)} | environment)
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://127.0.0.1:{port}{f'/{base}' if base else ''}"
     try:
         _wait_for(address, process)
         yield address

@@ -18,6 +18,8 @@ import pytest
 from hypothesis import settings
 from opened import Opened
 from playwright.sync_api import Browser, expect
+from postgres import Postgres
+from postgres import postgres as started_postgres
 
 settings.register_profile("shared", deadline=None, derandomize=True)
 settings.load_profile("shared")
@@ -31,6 +33,13 @@ def chromium() -> Iterator[Browser]:
         pytest.fail("no Chromium: set BROWSER_PATH")
     with real.browser() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for the whole session."""
+    with started_postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

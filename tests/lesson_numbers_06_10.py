@@ -226,7 +226,7 @@ NUMBERS: dict[str, dict[str, Compute]] = {
         "square_sandwich": lambda: last(PLACE, "places", "rms", 2) ** 2,
         "pre_shallow": partial(last_matrix, 0),
         "pre_deep": partial(last_matrix, 2),
-        "pre_ratio": lambda: last_matrix(0) / last_matrix(2),
+        "pre_ratio": lambda: last_matrix(2) / last_matrix(0),
         "post_shallow": partial(last_matrix, 3),
         "post_deep": partial(last_matrix, 5),
         "back_pre": partial(growth, PLACE, "back", 0, True),

@@ -205,6 +205,29 @@ def test_a_dial_of_a_lesson_stands_in_the_address_and_changes_its_figure(visit: 
     assert f"dials={dial.state}." in visit.page.url
 
 
+def test_a_clicker_turns_pages_again_after_a_dial_was_turned(visit: Visit):
+    one = lessons.lesson("why_it_drifts", "en")
+    place = next(place for place, slide in enumerate(slides(one)) if slide.figure and one.dial(slide.figure.state))
+    visit.open(f"/present?lang=en&lesson={one.name}&slide={place}")
+    counter = visit.page.locator(".driftscope-counter")
+    rail = visit.page.get_by_test_id("stSlider").get_by_role("group").locator("> div").bounding_box()
+    visit.page.mouse.click(rail["x"] + rail["width"] - 1, rail["y"] + rail["height"] / 2)
+    visit.page.wait_for_function("location.search.includes('dials=')")
+    visit.settle()
+    turned = visit.page.url
+    visit.page.keyboard.press("PageDown")
+    expect(counter).to_have_text(re.compile(f"^{place + 2} / "))
+    visit.page.keyboard.press("PageUp")
+    expect(counter).to_have_text(re.compile(f"^{place + 1} / "))
+    visit.settle()
+    visit.page.get_by_role("slider").first.focus()
+    visit.page.keyboard.press("ArrowLeft")
+    visit.page.wait_for_function("turned => location.href !== turned", arg=turned)
+    expect(counter).to_have_text(re.compile(f"^{place + 1} / "))
+    visit.page.keyboard.press("PageDown")
+    expect(counter).to_have_text(re.compile(f"^{place + 2} / "))
+
+
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_the_list_leads_to_every_lesson(visit: Visit, lang):
     visit.open(f"/lessons?lang={lang}")

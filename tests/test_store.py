@@ -1,4 +1,4 @@
-"""The store: real SQLite files, real processes."""
+"""The store: real SQLite files, a real PostgreSQL, real processes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from postgres import PASSWORD, QUOTED
 from sqlalchemy import text, update
 
 from core import claims
@@ -57,8 +58,15 @@ store.close()
 
 
 @pytest.fixture
-def url(tmp_path):
+def file_url(tmp_path):
     return f"sqlite:///{tmp_path / 'folder' / 'runs.db'}"
+
+
+@pytest.fixture(params=("sqlite", "postgresql"))
+def url(request):
+    if request.param == "sqlite":
+        return request.getfixturevalue("file_url")
+    return request.getfixturevalue("postgres").database()
 
 
 @pytest.fixture
@@ -341,7 +349,8 @@ def test_a_text_that_no_run_needs_drives_no_run_out_of_a_full_store(store):
     assert store.text(new) is not None  # somebody is about to ask for a run of it
 
 
-def test_pruning_makes_the_file_smaller(store, tmp_path):
+def test_pruning_makes_the_file_smaller(file_url, tmp_path):
+    store = Store(file_url)
     run_id = ask(store, "a")[0]
     mine = claim(store, run_id)
     mine.append(0, os.urandom(4_000_000))
@@ -388,19 +397,36 @@ def test_a_store_that_cannot_be_opened_says_why_and_hides_the_password(tmp_path)
     assert "secret" not in str(caught.value)
 
 
-def test_a_database_that_fails_after_it_was_opened_says_so_in_one_sentence(url, store):
+def test_a_database_that_fails_after_it_was_opened_says_so_in_one_sentence(store):
     with store.database.writing() as connection:
         connection.exec_driver_sql("DROP TABLE snapshots")
-    with pytest.raises(StoreError, match=r"^the store sqlite:.*runs.db cannot be used now: no such table: snapshots$"):
+    missing = r'(no such table: snapshots|relation "snapshots" does not exist)'
+    with pytest.raises(StoreError, match=rf"^the store \S+ cannot be used now: {missing}$") as caught:
         store.snapshots("a")
-    with pytest.raises(StoreError, match="no such table"):
+    assert PASSWORD not in str(caught.value)
+    assert QUOTED not in str(caught.value)
+    with pytest.raises(StoreError, match=missing):
         claim(store, ask(store, "a")[0])
 
 
-def test_a_store_that_is_locked_for_long_says_so_and_works_again_afterwards(url, monkeypatch):
+def test_a_database_that_went_away_is_said_and_used_again_when_it_is_back(postgres):
+    store = Store(postgres.database())
+    run, = ask(store, "a")
+    postgres.stop()
+    with pytest.raises(StoreError, match=r"^the store \S+ cannot be used now: ") as caught:
+        store.views([run])
+    assert QUOTED not in str(caught.value)
+    with pytest.raises(StoreError, match="cannot be used now"):
+        claim(store, run)
+    postgres.start()
+    assert claim(store, run) is not None
+    store.close()
+
+
+def test_a_file_that_is_locked_for_long_says_so_and_works_again_afterwards(file_url, monkeypatch):
     monkeypatch.setattr("core.database.BUSY_TIMEOUT_S", 0.1)
-    store = Store(url)
-    other = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    store = Store(file_url)
+    other = sqlite3.connect(file_url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="cannot be used now: database is locked"):
         ask(store, "a")

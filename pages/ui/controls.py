@@ -7,7 +7,7 @@ a page may ask for is in `pages.ui.places`.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -261,5 +261,18 @@ def named(variants: Sequence[Variant], t: Words) -> list[Variant]:
     changed = list(dict.fromkeys(path for one in variants for path in one.changes)) or ["model.norm"]
     alike = len(changed) <= FEW_FIELDS or all(list(one.changes) == changed for one in variants if one.changes)
     named = [(one, changed if alike else one.changes or ("model.norm", "model.placement")) for one in variants]
-    return [replace(one, name=" · ".join(fields.spoken(code, t) for code in fields.codes(
-        {path: one.experiment.paths()[path] for path in paths}))) for one, paths in named]
+    names = [_spoken(one, _telling(one, paths), t) for one, paths in named]
+    if len(set(names)) < len(names):
+        names = [_spoken(one, paths, t) for one, paths in named]
+    return [replace(one, name=name) for (one, _), name in zip(named, names, strict=True)]
+
+
+def _telling(one: Variant, paths: Iterable[str]) -> list[str]:
+    """Return those of the fields that say something of a variant: where no norm stands is nothing."""
+    bare = one.experiment.model.norm == "none"
+    return [path for path in paths if not (bare and path == "model.placement")] or list(paths)
+
+
+def _spoken(one: Variant, paths: Iterable[str], t: Words) -> str:
+    values = one.experiment.paths()
+    return " · ".join(fields.spoken(code, t) for code in fields.codes({path: values[path] for path in paths}))

@@ -25,11 +25,16 @@ def engine(t: Words) -> None:
     """Say that the engine starts, or why it does not; draw the page when it is there."""
     if service.ready_to_ask():
         st.rerun()
-    state = service.state()
-    if state.status == "failed":
-        st.error(t("drift.engine_failed", reason=escaped(state.reason)), icon=":material/error:")
-    else:
+    if not trouble(t):
         st.info(t("drift.starting"), icon=":material/hourglass:")
+
+
+def trouble(t: Words) -> bool:
+    """Say why the engine cannot work now, if so; return whether."""
+    state = service.state()
+    if state.reason:
+        st.error(t("drift.engine_failed", reason=escaped(state.reason)), icon=":material/error:")
+    return bool(state.reason)
 
 
 def offer(experiments: Sequence[Experiment], t: Words, place: str, look: Look | None = None) -> None:
@@ -45,8 +50,6 @@ def offer(experiments: Sequence[Experiment], t: Words, place: str, look: Look | 
 def watch(measured: Sequence[Measured], t: Words, place: str) -> None:
     """Show what is still under way, and say which variants came to nothing, and why."""
     if not all(one.run.over for one in measured):
-        if service.state().status == "failed":
-            st.error(t("drift.engine_failed", reason=escaped(service.state().reason)), icon=":material/error:")
         _progress([one.run.id for one in measured], [escaped(one.name) for one in measured], t, place)
     _troubles(measured, t, place)
 
@@ -57,6 +60,7 @@ def _progress(run_ids: list[str], names: list[str], t: Words, place: str) -> Non
     runs = service.view(run_ids)
     if all(run.over for run in runs):
         st.rerun()
+    trouble(t)
     with st.container(border=True):
         for name, run in zip(names, runs, strict=True):
             if not run.over:

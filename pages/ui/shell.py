@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import Page
 
+from core import service
 from core.service import StoreError
 from pages.ui import cache, document, language
 from pages.ui.text import LANGUAGES, Words, escaped
@@ -31,6 +32,9 @@ The first is the home page. A page's title is ``<page>.title``. No icons: a mate
 screen reader, and Streamlit asks a font host for it.
 """
 
+
+AGAIN_S = 3.0
+"""How often a store that does not answer is asked again."""
 
 HIDDEN = frozenset({"present"})
 """Pages that the navigation does not name: one comes to them from another."""
@@ -66,6 +70,24 @@ def main() -> None:
         page.run()
     except StoreError as error:
         st.error(t("drift.store", reason=escaped(str(error))), icon=":material/database:")
+        if not _store_answers():
+            st.caption(t("drift.store_again"))
+            _go_on()
+
+
+def _store_answers() -> bool:
+    try:
+        service.device()
+    except StoreError:
+        return False
+    return True
+
+
+@st.fragment(run_every=AGAIN_S)
+def _go_on() -> None:
+    """Draw the page anew once the store answers again."""
+    if _store_answers():
+        st.rerun()
 
 
 main()

@@ -220,8 +220,7 @@ def _progress(run_ids: list[str], names: list[str], drawn: Shape, t: Words, plac
             _row(name, run, resumable, t)
         with st.container(horizontal=True):
             _buttons(runs, t, place)
-    if service.state().status == "failed":
-        st.error(t("drift.engine_failed", reason=escaped(service.state().reason)), icon=":material/error:")
+    progress.trouble(t)
 
 
 def _row(name: str, run: RunView, resumable: dict[str, int], t: Words) -> None:

@@ -10,12 +10,15 @@ from pages.ui import charts
 from pages.ui.picture import Columns
 from pages.ui.text import Words
 
+FAR = 20
+"""On a linear axis what is so many times smaller than the largest loss lies flat at its foot."""
+
 
 def loss_scale(found: Sequence[charts.Course]) -> str:
-    """Return log where losses differ by more than a hundredfold and none is 0 or below, else linear."""
+    """Return log where losses differ more than FAR-fold and none is 0 or below, else linear."""
     values = np.concatenate([np.empty(0), *(one.values for one in found)])
     values = values[np.isfinite(values)]
-    return "log" if values.size and values.min() > 0 and values.max() > 100 * values.min() else "linear"
+    return "log" if values.size and values.min() > 0 and values.max() > FAR * values.min() else "linear"
 
 
 def table(found: Sequence[charts.Course], t: Words, over: str = "") -> Columns:
