@@ -169,8 +169,7 @@ class Keeper:
 
     def _ended(self, job: str, future: Any) -> None:
         died, error = trouble(future)
-        if died:
-            give_back(self._store, self.server, job)
+        if died and give_back(self._store, self.server, job):  # else it only waited at that worker
             note(LOG, "job lost its worker", logging.WARNING, job=job)
         elif error:
             fail_job(self._store, job, error)

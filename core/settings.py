@@ -123,7 +123,7 @@ def in_force() -> dict[str, float | str | None]:
     Where the store is, is left out: its address may hold a password.
     Errors: SettingError when a variable cannot be read.
     """
-    return {
+    found = {
         "DRIFTSCOPE_STORE_LIMIT": store_limit(), "DRIFTSCOPE_SCHEDULER": scheduler(),
         "DRIFTSCOPE_WORKER_MEMORY": worker_memory(), "DRIFTSCOPE_PROBE_WORKERS": probe_workers(),
         "DRIFTSCOPE_WORKER_THREADS": worker_threads(), "DRIFTSCOPE_CHECKPOINT_SECONDS": checkpoint_seconds(),
@@ -131,6 +131,7 @@ def in_force() -> dict[str, float | str | None]:
         **{f"DRIFTSCOPE_LIMIT_{name.upper()}": value for name, value in limits().items()},
         "DRIFTSCOPE_LIMIT_TRAINING_FLOPS": limits(training=True)["flops"],
     }
+    return {name: found[name] for name in SETTINGS if name in found}
 
 
 def surroundings() -> str:

@@ -15,7 +15,7 @@ NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary"
               "plan", "init_scales", "wiring", "notation", "formulas", "equations", "lineage", "shapes")
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
-              "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
+              "keeper", "service", "lifeline", "logs", "crew", "health", "evidence", "reach", "causes", "autopsy", "remedies",
               "difference", "gaussian_softmax", "gaussian_activation", "products",
               "mean_pattern", "tape", "mean_field", "theory", "gradient_theory", "entropy_causes",
               "softmax_row", "roles", "gradient_verdicts", "pools", "worked", "pitfalls", "formats", "variances",
