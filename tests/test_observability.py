@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from core.experiment import parse
 from core.fields import ExperimentError
 from core.health import versions
 from core.store import STATUSES, Store
-from pages.ui import stream
+from pages.ui import feed, link, stream
 from pages.ui.text import LANGUAGES, Words
 
 until = partial(waiting.until, seconds=60.0, pause=0.1)
@@ -123,7 +125,11 @@ def test_the_status_page_shows_workers_and_queue_in_both_languages_and_renews_it
         expect(queue.get_by_role("row").nth(1)).to_contain_text(t("runs.status_running"))
         expect(queue.get_by_role("row").nth(2)).to_contain_text(t("runs.status_queued"))
         assert "sqlite:" not in page.content()
-    samples, _ = served.metrics()
+    query = {link.RUNS: first, "names": link.pack([["a", "a"]]), "lang": "en"}
+    with urllib.request.urlopen(f"{served.address}/{stream.live(query)}") as followed:
+        assert followed.readline() == b"event: state\n"
+        samples, _ = served.metrics()
+    assert samples["driftscope_event_streams",] == 1
     assert (samples["driftscope_runs", "train", "running"], samples["driftscope_queue_length", "train"]) == (1, 1)
     assert samples["driftscope_queue_oldest_seconds", "train"] > 0
     service.cancel([second, first])
@@ -239,9 +245,13 @@ def test_the_status_page_says_that_there_is_no_engine_or_that_it_failed_and_why(
     assert said.value.startswith(t("status.failed", reason="").strip()) and "missing" in said.value
 
 
-def test_the_status_page_says_that_the_store_cannot_be_read(own_store):
+def test_a_store_that_cannot_be_read_is_said_on_the_page_and_by_the_metrics(own_store):
     assert service.usage() == 0
     with own_store.database.writing() as connection:
         connection.exec_driver_sql("ALTER TABLE checkpoints RENAME TO hidden")
     (said,) = status_page("en").error
     assert said.value.startswith("The store cannot be read") and "checkpoints" in said.value
+    (route,) = (one for one in stream.routes(feed.look) if one.path.endswith("metrics"))
+    with ThreadPoolExecutor(1) as apart:  # a browser of another test may hold this thread's event loop
+        answer = apart.submit(asyncio.run, route.endpoint(None)).result()
+    assert answer.status_code == 503 and b"no such table: checkpoints" in answer.body

@@ -58,7 +58,7 @@ def routes(source: Source | None = None, names: Collection[str] = ()) -> list[Ro
     if source is None:
         return scripts
     streams = Live(source, names)
-    return [*scripts, Route(root + LIVE, streams, methods=["GET"]), Route(root + METRICS, _metrics(streams))]
+    return [*scripts, Route(root + METRICS, _metrics(streams)), Route(root + LIVE, streams, methods=["GET"])]
 
 
 def live(query: Mapping[str, object]) -> str:
