@@ -101,7 +101,7 @@ def queue(health: Health, runs: Sequence[Stored], t: Words) -> None:
         t("runs.run"): [escaped(run.title(t)) for run in runs],
         t("runs.kind"): [t(f"runs.kind_{run.kind}") for run in runs],
         t("runs.status"): [f"{LOOKS[run.view.status][0]} {t(f'runs.status_{run.view.status}')}" for run in runs],
-        t("status.asked"): [shelf.local(run.view.created) for run in runs],
+        t("status.age"): [spoken_time(time.time() - run.view.created, t) for run in runs],
     }, border="horizontal", hide_index=True)
     total = sum(health.runs.get((lane, status), 0) for lane in LANES for status in service.UNFINISHED)
     if total > len(runs):
