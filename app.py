@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 
 import streamlit as st
 
-from core import service
+from core import logs, service
 from pages.ui import chromium, feed, stream
 
 try:
     service.check()
+    logs.begin()
 except (service.SettingError, service.StoreError) as error:
     sys.exit(f"Driftscope cannot start: {error}")  # here, since a server that has begun to start shows a traceback
 

@@ -22,13 +22,15 @@ from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
 
-from core import processes
+from core import crew, processes
+from core.crew import Worker
 from core.lifeline import PARENT
 from core.settings import probe_workers, scheduler
 from core.store import LANES
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 2.0
 REAP_TIMEOUT_S = 0.3
 _CLIENT: Any = Client
 _SPEC_CLUSTER: Any = SpecCluster
@@ -128,8 +130,8 @@ class Cluster:
         Of jobs that wait together the one with the least `number` is first, in whatever order they were handed over.
         """
         self._count += 1
-        return self._client.submit(play_job, job, key=f"{job}-{self._count}", resources={lane: 1}, pure=False,
-                                   retries=0, priority=-number)
+        return self._client.submit(play_job, job, key=crew.key_of(job, self._count), resources={lane: 1},
+                                   pure=False, retries=0, priority=-number)
 
     def is_whole(self) -> bool:
         """Whether every process that this server started still runs, and the scheduler is within reach."""
@@ -137,11 +139,10 @@ class Cluster:
             return False
         return all(process.returncode is None for process in self._processes())
 
-    def worker_pids(self) -> dict[str, list[int]]:
-        """Return the process ids of the workers of each lane."""
-        info = self._client.run(os.getpid, on_error="ignore")
-        lanes = self._lanes()
-        return {lane: [info[address] for address in lanes.get(lane, ()) if address in info] for lane in LANES}
+    def workers(self) -> tuple[Worker, ...]:
+        """Return the workers as the scheduler knows them now. Errors: TimeoutError, OSError when it does not answer."""
+        scheduler = self._client.scheduler
+        return crew.read(self._client.sync(scheduler.identity, n_workers=-1, callback_timeout=ANSWER_TIMEOUT_S))
 
     def kill(self) -> None:
         """End every process that this server started, at once, whatever it does."""
@@ -171,21 +172,15 @@ class Cluster:
         parts = [self._own.scheduler, *self._own.workers.values()] if self._own else []
         return [part.process for part in parts if part is not None and part.process is not None]
 
-    def _lanes(self) -> dict[str, list[str]]:
-        lanes: dict[str, list[str]] = {}
-        for address, worker in self._client.scheduler_info(n_workers=-1)["workers"].items():
-            for lane in worker["resources"]:
-                lanes.setdefault(lane, []).append(address)
-        return lanes
-
     def _wait_for(self, lane: str, address: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while lane not in self._lanes():
+        while time.monotonic() < deadline:
             if self._closed or not self.is_whole():
                 raise ClusterError("a process ended at its start, and the server's log says why")
-            if time.monotonic() > deadline:
-                raise ClusterError(f"no worker at {address} offers the resource {lane}")
+            if any(lane in one.lanes for one in self.workers()):
+                return
             time.sleep(0.02)
+        raise ClusterError(f"no worker at {address} offers the resource {lane}")
 
 
 def trouble(future: Any) -> tuple[bool, str | None]:

@@ -138,19 +138,24 @@ class StoreError(RuntimeError):
 
 
 class Database:
-    """An opened database. `reading` and `writing` are its two kinds of transaction."""
+    """An opened database. `reading` and `writing` are its two kinds of transaction.
+
+    `shown_url`: its address without what may be secret; `backend`: one of BACKENDS.
+    """
 
     def __init__(self, url: str) -> None:
         parsed = _checked(url)
-        self.url, self._shown_url = parsed.render_as_string(hide_password=False), parsed.render_as_string()
+        self.url = parsed.render_as_string(hide_password=False)
+        self.shown_url = _shown(parsed)
+        self.backend = parsed.get_backend_name()
         try:
             self._engine = _engine(parsed)
             _create_tables(self._engine, parsed)
         except (SQLAlchemyError, OSError, ImportError) as error:
-            raise StoreError(f"the store {self._shown_url} cannot be opened: {_reason(error)}; "
+            raise StoreError(f"the store {self.shown_url} cannot be opened: {_reason(error)}; "
                              "DRIFTSCOPE_STORE names another") from error
         self._reader = self._engine.execution_options(only_reads=True)
-        self._is_sqlite = parsed.get_backend_name() == "sqlite"
+        self._is_sqlite = self.backend == "sqlite"
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -190,7 +195,7 @@ class Database:
         try:
             yield
         except (SQLAlchemyError, sqlite3.Error) as error:
-            raise StoreError(f"the store {self._shown_url} cannot be used now: {_reason(error)}") from error
+            raise StoreError(f"the store {self.shown_url} cannot be used now: {_reason(error)}") from error
 
 
 def text_bytes(connection: Connection) -> ColumnElement[int]:
@@ -217,6 +222,11 @@ def _checked(url: str) -> URL:
         raise StoreError("DRIFTSCOPE_STORE names a SQLite database in memory, which workers cannot see; allowed: "
                          "sqlite:///FILE")
     return parsed
+
+
+def _shown(url: URL) -> str:
+    """Return the address without its password, and without what follows a ``?``, which may be one too."""
+    return url.set(query={}).render_as_string()
 
 
 def _engine(url: URL) -> Engine:
@@ -257,5 +267,5 @@ def _create_tables(engine: Engine, url: URL) -> None:
             connection.execute(update(FACTS).where(FACTS.c.name == "schema").values(value=found))
     if found not in (None, SCHEMA_VERSION):
         engine.dispose()
-        raise StoreError(f"the store {url.render_as_string()} has schema {found}, this program needs {SCHEMA_VERSION}; "
+        raise StoreError(f"the store {_shown(url)} has schema {found}, this program needs {SCHEMA_VERSION}; "
                          "DRIFTSCOPE_STORE names another")

@@ -45,13 +45,18 @@ def check_precision(experiment: Experiment, device: torch.device) -> None:
 def surroundings(experiment: Experiment, device: torch.device) -> dict[str, Any]:
     """Return what a result depends on beside the experiment, and what a reader wants to know of the run."""
     protocol = experiment.protocol
-    facts = {
-        "engine": engine_version(), "torch": str(torch.__version__), "numpy": np.__version__,
-        "python": platform.python_version(), "device": str(device), "device_name": _device_name(device),
-        "dtype": protocol.dtype, "threads": torch.get_num_threads(), "seed": protocol.seed,
-    }
+    facts = {**machine(device), "dtype": protocol.dtype, "seed": protocol.seed}
     real = lengths(experiment)
     return facts if real is None else {**facts, "lengths": list(real)}
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Return what of the surroundings is the same for every run in this process on the device."""
+    return {
+        "engine": engine_version(), "torch": str(torch.__version__), "numpy": np.__version__,
+        "python": platform.python_version(), "device": str(device), "device_name": _device_name(device),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _device_name(device: torch.device) -> str:

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import OrderedDict
 
-from core import settings
+from core import health, settings
 from core.films import Films, bytes_of
 from core.keeper import Keeper, State
+from core.logs import note
 from core.store import Store
 from core.trace import Trace
+
+LOG = logging.getLogger("driftscope.server")
 
 TRACES_BYTES = 128 * 2**20
 
@@ -90,6 +95,8 @@ def start() -> None:
             check()
             _forget_another_machine(DOOR.store)
             DOOR.keeper = Keeper(DOOR.store)
+            note(LOG, "server started", store=DOOR.store.database.shown_url, versions=health.versions(),
+                 settings=settings.in_force())
             DOOR.keeper.start()
 
 
@@ -119,6 +126,7 @@ def stop() -> None:
         keeper, DOOR.keeper = DOOR.keeper, None
     if keeper is not None:
         keeper.stop()
+        note(LOG, "server stopped", seconds=round(time.time() - keeper.started, 1))
     DOOR.close()
 
 

@@ -16,9 +16,11 @@ from typing import Any
 
 from core.claims import fail_job, give_back, keep_jobs, release_jobs, waiting_jobs
 from core.cluster import Cluster, trouble
+from core.crew import Worker
+from core.logs import note
 from core.pruning import prune
 from core.settings import scheduler, store_limit
-from core.store import Store
+from core.store import LANES, Store
 
 LOG = logging.getLogger("driftscope.keeper")
 
@@ -26,6 +28,9 @@ LOOK_S = 1.0
 AGAIN_S = 5.0
 PRUNE_S = 600.0
 STOP_TIMEOUT_S = 1.5
+
+_EVENTS = {"ready": "engine ready", "starting": "engine lost", "failed": "engine failed"}
+"""Status of a state that the keeper comes into → what is logged then."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +42,23 @@ class State:
 
 
 class Keeper:
-    """Keeps one cluster running for one store."""
+    """Keeps one cluster running for one store.
+
+    `started`: since when, in seconds since 1970; `workers`: those that there were at its last look; `deaths`: how many
+    of them were gone a look later.
+    """
 
     def __init__(self, store: Store) -> None:
         self.server = secrets.token_hex(12)
         self.state = State("starting")
+        self.started = time.time()
+        self.workers: tuple[Worker, ...] = ()
+        self.deaths = 0
         self._store = store
         self._cluster: Cluster | None = None
         self._played: dict[str, Any] = {}
         self._pruned = 0.0
-        self._deaf = False
+        self._deaf = self._troubled = False
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="driftscope-keeper", daemon=True)
@@ -70,27 +82,38 @@ class Keeper:
         self.state = State("stopped")
 
     def worker_pids(self) -> dict[str, list[int]]:
-        """Return the process ids of the workers of each lane; empty while there is no cluster."""
+        """Return the process ids of the workers of each lane as they are now; empty while there is no cluster."""
         cluster = self._cluster
-        return cluster.worker_pids() if cluster is not None and self.state.status == "ready" else {}
+        if cluster is None or self.state.status != "ready":
+            return {}
+        workers = cluster.workers()
+        return {lane: [one.pid for one in workers if lane in one.lanes and one.pid] for lane in LANES}
 
     def _run(self) -> None:
         while not self._over.is_set():
             cluster = None
             try:
                 cluster = self._cluster = Cluster(self._store.url)
+                begun = time.monotonic()
                 cluster.start()
-                self.state = State("ready")
+                self._turn(State("ready"), seconds=round(time.monotonic() - begun, 2))
                 self._tend(cluster)
-                self.state = State("starting", "the cluster lost a process and is brought up anew")
+                if not self._over.is_set():
+                    self._turn(State("starting", "the cluster lost a process and is brought up anew"))
             except Exception as error:
                 if not self._over.is_set():
-                    LOG.exception("the cluster failed and is tried again")
-                    self.state = State("failed", " ".join(str(error).split()) or type(error).__name__)
+                    self._turn(State("failed", " ".join(str(error).split()) or type(error).__name__), error)
             finally:
                 self._close(cluster)
             if self.state.status == "failed":
                 self._over.wait(AGAIN_S)
+
+    def _turn(self, state: State, error: Exception | None = None, **fields: object) -> None:
+        """Be in another state, and say so: what is ready again has recovered."""
+        event = "engine recovered" if state.status == "ready" and self._troubled else _EVENTS[state.status]
+        self.state, self._troubled = state, state.status != "ready"
+        level = logging.ERROR if self._troubled else logging.INFO
+        note(LOG, event, level, error, reason=state.reason or None, **fields)
 
     def _tend(self, cluster: Cluster) -> None:
         """Look after everything until the server stops or the cluster loses a process."""
@@ -100,6 +123,7 @@ class Keeper:
             if time.monotonic() - looked >= LOOK_S:
                 looked = time.monotonic()
                 self._guarded(self._look)
+                self._guarded(lambda: self._meet(cluster.workers()))
             self._guarded(lambda: self._submit(cluster))
             self._wake.wait(LOOK_S)
 
@@ -107,18 +131,29 @@ class Keeper:
         """Do one round of work; a store that fails for a moment must not end the thread."""
         try:
             work()
-        except Exception:
-            LOG.exception("a round failed and is tried again")
+        except Exception as error:
+            note(LOG, "round failed", logging.ERROR, error)
             self._over.wait(LOOK_S)
 
     def _look(self) -> None:
         keep_jobs(self._store, self.server)
-        if give_back(self._store, self.server) & self._played.keys():
-            LOG.error("a worker gave no sign of life; the cluster is brought up anew")
+        if silent := give_back(self._store, self.server) & self._played.keys():
+            note(LOG, "worker silent", logging.ERROR, job=" ".join(sorted(silent)))
             self._deaf = True
         if time.monotonic() - self._pruned > PRUNE_S or not self._pruned:
             self._pruned = time.monotonic()
-            prune(self._store, store_limit())
+            if removed := prune(self._store, store_limit()):
+                note(LOG, "store pruned", runs=removed, limit_bytes=store_limit())
+
+    def _meet(self, workers: tuple[Worker, ...]) -> None:
+        """Take note of who there is, and of who is gone."""
+        here = {one.address for one in workers}
+        for one in self.workers:
+            if one.address not in here:
+                self.deaths += 1
+                note(LOG, "worker died", logging.WARNING, worker=one.name, host=one.host, pid=one.pid,
+                     job=" ".join(one.jobs) or None)
+        self.workers = workers
 
     def _submit(self, cluster: Cluster) -> None:
         """Take note of jobs that were played, and hand over those that have waiting runs."""
@@ -130,18 +165,20 @@ class Keeper:
             if job not in self._played:
                 self._played[job] = cluster.submit(job, lane, number)
                 self._played[job].add_done_callback(lambda _: self.wake())
+                note(LOG, "job submitted", job=job, lane=lane)
 
     def _ended(self, job: str, future: Any) -> None:
         died, error = trouble(future)
-        if died:
-            give_back(self._store, self.server, job)
+        if died and give_back(self._store, self.server, job):  # else it only waited at that worker
+            note(LOG, "job lost its worker", logging.WARNING, job=job)
         elif error:
             fail_job(self._store, job, error)
+            note(LOG, "job failed", logging.ERROR, job=job, reason=error)
 
     def _close(self, cluster: Cluster | None) -> None:
         """End the cluster, if there is one; whatever goes wrong here must not end the thread either."""
         if cluster is not None:
             self._guarded(cluster.close)
-        self._cluster = None
+        self._cluster, self.workers = None, ()
         self._played.clear()
         self._guarded(lambda: release_jobs(self._store, self.server, workers_ended=scheduler() is None))

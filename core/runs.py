@@ -6,6 +6,7 @@ It knows the store's columns; it does not know what a run has measured, nor who 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -99,7 +100,8 @@ def resume(store: Store, runs: Sequence[str]) -> int:
         for run, key in rows:
             taken = connection.scalar(select(RUNS.c.id).where(RUNS.c.claim == key))
             connection.execute(update(RUNS).where(RUNS.c.id == run).values(
-                status="queued", cancel=False, error=None, finished=None, deaths=0, claim=None if taken else key))
+                status="queued", cancel=False, error=None, finished=None, deaths=0, heartbeat=time.time(),
+                claim=None if taken else key))
     return len(rows)
 
 

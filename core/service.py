@@ -7,9 +7,12 @@ whichever server runs.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from core import health as condition
 from core import runs, settings
 from core.cost import check_limits
 from core.database import StoreError
@@ -17,13 +20,17 @@ from core.door import DOOR, check, start, state, stop, wake, worker_pids
 from core.experiment import Experiment
 from core.fields import ExperimentError
 from core.films import Film
+from core.health import Health
 from core.keeper import State
+from core.logs import note
 from core.look import Look
 from core.pruning import used_bytes
 from core.runs import RESUMABLE, Entry
 from core.settings import SettingError
 from core.store import FINISHED, LANES, UNFINISHED, Ask, RunView, lane_of
 from core.trace import Snapshot, Trace
+
+LOG = logging.getLogger("driftscope.service")
 
 POLL_S, SLOWEST_POLL_S = 0.02, 0.1
 DEVICE_TIMEOUT_S = 60.0
@@ -39,12 +46,19 @@ def ensure(experiments: Sequence[Experiment], look: Look | None = None, apart: b
     there, or asks for a device nobody knows yet.
     """
     lane = lane_of(experiments[0])
-    check_limits(list(experiments), limits(lane == "train"))
-    asks = [_ask(experiment, look) for experiment in experiments]
+    with _refusals(lane):
+        check_limits(list(experiments), settings.limits(lane == "train"))
+        asks = [_ask(experiment, look) for experiment in experiments]
     keeper = DOOR.keeper
     run_ids = DOOR.store.ask(asks, lane, keeper.server if keeper else "", apart)
     wake()
     return run_ids
+
+
+def check_size(experiments: Sequence[Experiment], training: bool = False) -> None:
+    """Find out whether the server's limits allow the request. Errors: ExperimentError when they do not."""
+    with _refusals("train" if training else "probe"):
+        check_limits(list(experiments), settings.limits(training))
 
 
 def device() -> str | None:
@@ -184,6 +198,16 @@ def usage() -> int:
         return used_bytes(connection)
 
 
+def health() -> Health:
+    """Return how this server and the store are now: the numbers of the status page and of metrics. Waits for nobody."""
+    return condition.health(DOOR.store, DOOR.keeper)
+
+
+def queue(most: int = 100) -> list[Entry]:
+    """Return the runs that are not over, at most so many, in the order in which they were asked for."""
+    return runs.entries(DOOR.store, 0, condition.queue(DOOR.store, most))[::-1]
+
+
 def rename(run_id: str, name: str) -> None:
     """Give a run a visitor's name; an empty one takes it away."""
     runs.rename(DOOR.store, run_id, name)
@@ -216,9 +240,14 @@ def put_text(content: str) -> str:
     return DOOR.store.keep_text(content)
 
 
-def limits(training: bool = False) -> dict[str, float]:
-    """Return the largest accepted value of each field of an estimate (`core.cost.Cost`), from the environment."""
-    return settings.limits(training)
+@contextmanager
+def _refusals(lane: str) -> Iterator[None]:
+    """Log what is refused meanwhile, and why."""
+    try:
+        yield
+    except ExperimentError as error:
+        note(LOG, "request refused", logging.WARNING, lane=lane, reason=str(error))
+        raise
 
 
 def _ask(experiment: Experiment, look: Look | None) -> Ask:
@@ -262,9 +291,9 @@ def _device(experiment: Experiment) -> str:
 
 
 __all__ = [
-    "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "Look", "RunView", "SettingError", "State",
-    "StoreError", "ahead", "cancel", "check", "checkpoints", "device", "ensure", "entries", "existing",
-    "experiment", "films", "last_losses", "limits", "missing", "pin", "put_text", "ready_to_ask", "recent", "remove",
-    "rename", "repeat", "resolve", "resume", "snapshots", "standing", "start", "state", "statuses", "stop", "trace",
-    "usage", "view", "wait", "worker_pids",
+    "FINISHED", "LANES", "RESUMABLE", "UNFINISHED", "Entry", "Film", "Health", "Look", "RunView", "SettingError",
+    "State", "StoreError", "ahead", "cancel", "check", "check_size", "checkpoints", "device", "ensure", "entries",
+    "existing", "experiment", "films", "health", "last_losses", "missing", "pin", "put_text", "queue",
+    "ready_to_ask", "recent", "remove", "rename", "repeat", "resolve", "resume", "snapshots", "standing", "start",
+    "state", "statuses", "stop", "trace", "usage", "view", "wait", "worker_pids",
 ]

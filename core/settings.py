@@ -21,6 +21,7 @@ SETTINGS: dict[str, str] = {
     "DRIFTSCOPE_PROBE_WORKERS": "workers of the lane of probes; default: 2, or 1 on a single core",
     "DRIFTSCOPE_WORKER_THREADS": "torch threads of one worker; default: all cores but one, shared by the probe workers",
     "DRIFTSCOPE_CHECKPOINT_SECONDS": "how often a training leaves a checkpoint; default: 30",
+    "DRIFTSCOPE_LOG": "form of the lines on standard error, plain or json: one object a line; default: plain",
     "DRIFTSCOPE_LIMIT_PARAMETERS": "largest model that is accepted, in parameters; default: 1e9",
     "DRIFTSCOPE_LIMIT_FLOPS": "largest estimate of operations of one request for probes; default: 2e13",
     "DRIFTSCOPE_LIMIT_TRAINING_FLOPS": "the same of one training with its variants; default: 2e14",
@@ -31,6 +32,7 @@ SETTINGS: dict[str, str] = {
 """Every environment variable that the engine reads, and what it means."""
 
 GIB = 2**30
+LOG_FORMS = ("plain", "json")
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 2**10, "MIB": 2**20, "GIB": GIB, "TIB": 2**40}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*([A-Za-z]*)\s*")
@@ -87,6 +89,14 @@ def checkpoint_seconds() -> float:
     return _number("DRIFTSCOPE_CHECKPOINT_SECONDS", 30.0)
 
 
+def log_form() -> str:
+    """Return the form of what is logged: plain or json."""
+    form = os.environ.get("DRIFTSCOPE_LOG") or LOG_FORMS[0]
+    if form not in LOG_FORMS:
+        raise SettingError(f'DRIFTSCOPE_LOG is "{form}"; allowed: {", ".join(LOG_FORMS)}')
+    return form
+
+
 def limits(training: bool = False) -> dict[str, float]:
     """Return the largest accepted value of each field of an estimate (`core.cost.Cost`), of probes or of trainings."""
     memory = worker_memory()
@@ -104,11 +114,24 @@ def check() -> None:
 
     Errors: SettingError when one cannot be read.
     """
-    store_limit()
-    worker_threads()
-    checkpoint_seconds()
-    for training in (False, True):
-        limits(training)
+    in_force()
+
+
+def in_force() -> dict[str, float | str | None]:
+    """Return what every variable comes to, by its name; nothing of it is secret.
+
+    Where the store is, is left out: its address may hold a password.
+    Errors: SettingError when a variable cannot be read.
+    """
+    found = {
+        "DRIFTSCOPE_STORE_LIMIT": store_limit(), "DRIFTSCOPE_SCHEDULER": scheduler(),
+        "DRIFTSCOPE_WORKER_MEMORY": worker_memory(), "DRIFTSCOPE_PROBE_WORKERS": probe_workers(),
+        "DRIFTSCOPE_WORKER_THREADS": worker_threads(), "DRIFTSCOPE_CHECKPOINT_SECONDS": checkpoint_seconds(),
+        "DRIFTSCOPE_LOG": log_form(),
+        **{f"DRIFTSCOPE_LIMIT_{name.upper()}": value for name, value in limits().items()},
+        "DRIFTSCOPE_LIMIT_TRAINING_FLOPS": limits(training=True)["flops"],
+    }
+    return {name: found[name] for name in SETTINGS if name in found}
 
 
 def surroundings() -> str:

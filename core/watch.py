@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from core.claims import Cancelled, Claim, LostClaim
+from core.logs import note
 
 LOG = logging.getLogger("driftscope.worker")
 
@@ -65,8 +66,8 @@ class Watch:
             beaten = time.monotonic() if due else beaten
             try:
                 self._look(due)
-            except Exception:  # a store that is busy for long: the next look tries again
-                LOG.exception("heartbeat failed")
+            except Exception as error:  # a store that is busy for long: the next look tries again
+                note(LOG, "heartbeat failed", logging.ERROR, error)
 
     def _look(self, beat: bool) -> None:
         with self._lock:
@@ -97,5 +98,6 @@ class Watch:
             mine.finish("cancelled")
         for mine in claims:
             mine.surrender()
-        LOG.warning("a cancelled run did not listen: the worker starts anew")
+        note(LOG, "worker ends", logging.WARNING, reason="a cancelled run did not listen",
+             run=" ".join(mine.run for mine in deaf))
         self._leave(DEAF_EXIT)

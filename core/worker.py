@@ -16,12 +16,15 @@ from functools import cache
 
 import torch
 
+from core import logs
 from core.claims import Cancelled, Claim, LostClaim, claim, waiting_runs
+from core.crew import introduce
 from core.database import StoreError
-from core.devices import available_devices
+from core.devices import available_devices, machine, pick_device
 from core.experiment import engine_version, parse
 from core.fields import ExperimentError
 from core.keeping import Keeping
+from core.logs import note
 from core.look import Look
 from core.settings import worker_threads
 from core.store import Store
@@ -44,15 +47,20 @@ ANOTHER_ENGINE = ("this run was begun by another version of the engine, which ma
 _MEMORY_WORDS = ("can't allocate memory", "out of memory")
 
 
-def dask_setup(_worker: object) -> None:
+def dask_setup(worker: object) -> None:
     """Make a fresh worker process ready: torch's threads, the device kind into the store, one tiny run to warm up.
+
+    `worker`: Dask's, which tells the scheduler what it is.
 
     The recorder's loops are compiled by then: importing them does it, or finds what an earlier process compiled.
     """
+    logs.begin()
     torch.set_num_threads(worker_threads())
+    introduce(worker, machine(pick_device("auto")))
     _store().put_fact("device", device_kind())
     for _ in train(parse(TINY)):
         pass
+    note(LOG, "worker started", worker=getattr(worker, "name", None), pid=os.getpid())
 
 
 def device_kind() -> str:
@@ -67,7 +75,7 @@ def play(job: str, store: Store | None = None, leave: Callable[[int], None] = os
     """
     store = store or _store()
     with Watch(leave) as watch:
-        playing = deque(Playing(store, run, watch) for run in waiting_runs(store, job))
+        playing = deque(Playing(store, job, run, watch) for run in waiting_runs(store, job))
         asked = time.monotonic()
         while playing:
             current = playing.popleft()
@@ -75,28 +83,28 @@ def play(job: str, store: Store | None = None, leave: Callable[[int], None] = os
                 playing.append(current)
             if time.monotonic() - asked > NEWS_S:
                 asked, here = time.monotonic(), {one.run for one in playing}
-                playing.extend(Playing(store, run, watch) for run in waiting_runs(store, job) if run not in here)
+                playing.extend(Playing(store, job, run, watch) for run in waiting_runs(store, job) if run not in here)
 
 
 def _more(current: Playing) -> bool:
     """Play one step of a run; what even it cannot write down must not end the runs beside it."""
     try:
         return current.step()
-    except Exception:
-        LOG.exception("run %s was lost", current.run)
+    except Exception as error:
+        note(LOG, "run lost", logging.ERROR, error, run=current.run)
         return False
 
 
 class Playing:
     """One run of a job; it is claimed when its first step is due."""
 
-    def __init__(self, store: Store, run: str, watch: Watch) -> None:
+    def __init__(self, store: Store, job: str, run: str, watch: Watch) -> None:
         self.run = run
-        self._store, self._watch = store, watch
+        self._store, self._job, self._watch = store, job, watch
         self._claim: Claim | None = None
         self._training: Training | None = None
         self._keeping: Keeping | None = None
-        self._checked = self._stepped = time.monotonic()
+        self._begun = self._checked = self._stepped = time.monotonic()
         self._pace: float | None = None
 
     def step(self) -> bool:
@@ -115,9 +123,7 @@ class Playing:
             self._leave_checkpoint()
             self._end(self._claim, "cancelled")
         except Exception as error:
-            self._end(self._claim, "failed", words(error))
-            if not isinstance(error, ExperimentError):
-                LOG.exception("run %s failed", self.run)
+            self._end(self._claim, "failed", words(error), None if isinstance(error, ExperimentError) else error)
         if self._training is not None:
             self._training.close()
         self._training = self._keeping = None
@@ -128,13 +134,15 @@ class Playing:
         assert self._keeping is not None
         try:
             self._keeping.save()
-        except Exception:
-            LOG.exception("the checkpoint of run %s could not be kept", self.run)
+        except Exception as error:
+            note(LOG, "checkpoint not kept", logging.ERROR, error, run=self.run)
 
     def _begin(self) -> bool:
         self._claim = claim(self._store, self.run)
         if self._claim is not None:
+            self._begun = time.monotonic()
             self._watch.follow(self._claim, self._progress)
+            note(LOG, "run started", run=self.run, job=self._job, attempt=self._claim.attempt, pid=os.getpid())
         return self._claim is not None
 
     def _progress(self) -> tuple[int, float | None]:
@@ -159,9 +167,11 @@ class Playing:
         taken, self._stepped = now - self._stepped, now
         self._pace = taken if self._pace is None else 0.9 * self._pace + 0.1 * taken
 
-    def _end(self, mine: Claim, status: str, error: str | None = None) -> None:
+    def _end(self, mine: Claim, status: str, reason: str | None = None, error: Exception | None = None) -> None:
         self._watch.forget(mine)
-        mine.finish(status, error)
+        mine.finish(status, reason)
+        note(LOG, "run ended", logging.ERROR if error else logging.INFO, error, run=self.run, job=self._job,
+             status=status, seconds=round(time.monotonic() - self._begun, 3), reason=reason, pid=os.getpid())
 
 
 def _begun(mine: Claim, store: Store) -> Training:

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,25 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def server(app: Path, folder: Path = ROOT, base: str = "", **environment: str) -> Iterator[str]:
-    """Run ``streamlit run app`` in `folder` on a free port; yield its address, with the path `base` if there is one."""
+def server(app: Path, folder: Path = ROOT, base: str = "", log: Path | None = None,
+           **environment: str) -> Iterator[str]:
+    """Run ``streamlit run app`` in `folder` on a free port; yield its address, with the path `base` if there is one.
+
+    `log`: takes its standard error.
+    """
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}",
                "--server.headless=true", *([f"--server.baseUrlPath={base}"] if base else [])]
-    process = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)} | environment)
     address = f"http://127.0.0.1:{port}{f'/{base}' if base else ''}"
-    try:
-        _wait_for(address, process)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    with log.open("wb") if log else nullcontext() as errors:
+        process = subprocess.Popen(command, cwd=folder, stderr=errors,
+                                   env=os.environ | {"PYTHONPATH": str(folder)} | environment)
+        try:
+            _wait_for(address, process)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes], limit_s: float = 30) -> None:

@@ -15,8 +15,8 @@ NUMPY_FREE = ("experiment", "fields", "rules", "tables", "presets", "vocabulary"
               "plan", "init_scales", "wiring", "notation", "formulas", "equations", "lineage", "shapes")
 TORCH_FREE = (*NUMPY_FREE, "trace", "fits", "drift", "expectations", "branch_input", "landscape", "massive",
               "token_table", "float16_range", "verdicts", "table", "settings", "database", "store", "claims", "cluster",
-              "keeper", "service", "lifeline", "evidence", "reach", "causes", "autopsy", "remedies",
-              "difference", "gaussian_softmax", "gaussian_activation", "products",
+              "keeper", "service", "lifeline", "logs", "crew", "health", "evidence", "reach", "causes", "autopsy",
+              "remedies", "difference", "gaussian_softmax", "gaussian_activation", "products",
               "mean_pattern", "tape", "mean_field", "theory", "gradient_theory", "entropy_causes",
               "softmax_row", "roles", "gradient_verdicts", "pools", "worked", "pitfalls", "formats", "variances",
               "fixed_point", "norm_casts", "headroom", "silent", "format_gap", "bench", "norm_bill", "ranking", "look",

@@ -235,10 +235,10 @@ def test_the_routes_follow_the_base_path(source):
         paths = [route.path for route in stream.routes(source)]
     finally:
         config.set_option("server.baseUrlPath", before)
-    assert paths == [f"/deep/down/{path}" for path in (stream.PLOTLY, stream.FEED, stream.LIVE)]
+    assert paths == [f"/deep/down/{path}" for path in (stream.PLOTLY, stream.FEED, stream.METRICS, stream.LIVE)]
 
 
-def test_without_a_source_there_are_no_streams():
+def test_without_a_source_there_are_neither_streams_nor_metrics():
     assert [route.path for route in stream.routes()] == [f"/{stream.PLOTLY}", f"/{stream.FEED}"]
 
 

@@ -23,7 +23,7 @@ app = st.App("pages/ui/shell.py", routes=stream.routes())
 """
 NAMES = sorted(path.stem for path in (ROOT / "pages").glob("[a-z]*.py"))
 SECTIONS = {"测量": ("drift", "gradients", "entropy", "norms", "sweep"),
-            "实验室": ("basics", "softmax", "tensor", "batchnorm", "precision"), "训练": ("live", "runs"),
+            "实验室": ("basics", "softmax", "tensor", "batchnorm", "precision"), "训练": ("live", "runs", "status"),
             "学习": ("lessons", "glossary")}
 MENU = ["首页", *(said for section, names in SECTIONS.items()
                 for said in (section, *(keys("zh")[f"{name}.title"] for name in names)))]

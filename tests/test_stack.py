@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
@@ -74,6 +75,8 @@ def test_a_page_below_a_path_behind_the_proxy_shows_what_foreign_workers_compute
     assert layers(visit) == 2
     assert {run.status for run in store.recent()} == {"done"}
     assert urllib.request.urlopen(f"{visit.address}/_stcore/health").status == 200
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{visit.address}/driftscope/metrics")
 
 
 def test_the_root_and_the_bare_path_lead_to_the_application(visit: real.Visit):

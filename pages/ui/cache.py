@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import streamlit as st
 
 from core import service
-from core.cost import Cost, check_limits, cost
+from core.cost import Cost, cost
 from core.experiment import Experiment
 from core.service import Look, RunView, StoreError
 from core.settings import probe_workers
@@ -69,7 +69,7 @@ def must_ask(experiments: Sequence[Experiment], look: Look | None = None) -> boo
     new = [one for one in experiments if known.isdisjoint((_key(one, look), _agreed(one, look)))]
     if not new:
         return False
-    check_limits(new, service.limits())
+    service.check_size(new)
     unknown = service.missing(new, look)
     return bool(unknown) and estimate(unknown).seconds / min(len(unknown), probe_workers()) > AUTOMATIC_S
 

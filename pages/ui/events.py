@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from core.database import StoreError
+from core.logs import note
 from pages.ui.patches import Figure, patches, wire
 
 EVERY_S = 0.22
@@ -187,6 +188,7 @@ class Live:
     def _refusal(self) -> Response | None:
         if self.viewers < MAX_STREAMS:
             return None
+        note(_log, "request refused", logging.WARNING, reason=f"{MAX_STREAMS} streams are open")
         return PlainTextResponse(f"{MAX_STREAMS} people are watching already, and this server allows no more.",
                                  503, HEADERS | {"Retry-After": "30"})
 

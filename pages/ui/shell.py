@@ -23,7 +23,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "": ("home",),
     "measure": ("drift", "gradients", "entropy", "norms", "sweep"),
     "labs": ("basics", "softmax", "tensor", "batchnorm", "precision"),
-    "train": ("live", "runs"),
+    "train": ("live", "runs", "status"),
     "learn": ("lessons", "glossary", "present"),
 }
 """Section of the navigation, in words ``nav.*`` → files in ``pages/`` without their ending, also the pages' URLs.

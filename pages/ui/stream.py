@@ -1,4 +1,4 @@
-"""The web server's own routes, beside Streamlit's: plotly.js, the module that charts of a page share, live figures.
+"""The web server's own routes, beside Streamlit's: plotly.js, the module that charts share, live figures, metrics.
 
 The browser keeps a script for a year: what it holds is part of its address. Nothing here knows a page or a run.
 """
@@ -17,9 +17,11 @@ from urllib.parse import urlencode
 import streamlit as st
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from core import service
+from pages.ui import metrics
 from pages.ui.events import Live, Source
 
 PREFIX = "driftscope"
@@ -36,6 +38,9 @@ FEED = f"{PREFIX}/feed-{sha256(_FEED.read_bytes()).hexdigest()[:16]}.js"
 LIVE = f"{PREFIX}/live"
 """Address of the event streams."""
 
+METRICS = f"{PREFIX}/metrics"
+"""Address of what Prometheus reads."""
+
 YEAR_S = 365 * 24 * 3600
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -44,12 +49,16 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def routes(source: Source | None = None, names: Collection[str] = ()) -> list[Route]:
     """Return the routes for ``st.App``; they follow ``server.baseUrlPath``, which Streamlit does not do for us.
 
-    `source`: makes the live figures of a query; without it there are none. `names`: the parameters that it knows.
+    `source`: makes the live figures of a query; without it there are neither them nor metrics. `names`: the parameters
+    that it knows.
     """
     base = str(st.get_option("server.baseUrlPath") or "").strip("/")
     root = f"/{base}/" if base else "/"
     scripts = [Route(root + path, _script(path)) for path in _SCRIPTS]
-    return scripts if source is None else [*scripts, Route(root + LIVE, Live(source, names), methods=["GET"])]
+    if source is None:
+        return scripts
+    streams = Live(source, names)
+    return [*scripts, Route(root + METRICS, _metrics(streams)), Route(root + LIVE, streams, methods=["GET"])]
 
 
 def live(query: Mapping[str, object]) -> str:
@@ -73,6 +82,20 @@ def _script(path: str) -> Endpoint:
             headers["Content-Encoding"] = "gzip"
         body = await run_in_threadpool(_body, path, packed)
         return Response(body, media_type="text/javascript", headers=headers)
+
+    return serve
+
+
+def _metrics(streams: Live) -> Endpoint:
+    """Return what serves the metrics; a store that cannot be read makes it fail, in one sentence."""
+
+    async def serve(_request: Request) -> Response:
+        try:
+            health = await run_in_threadpool(service.health)
+        except service.StoreError as error:
+            return PlainTextResponse(str(error), 503)
+        return Response(metrics.exposition(health, streams.viewers), media_type=metrics.CONTENT_TYPE,
+                        headers={"Cache-Control": "no-store"})
 
     return serve
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from core import service
-from core.cost import check_limits, cost, together
+from core.cost import cost, together
 from core.experiment import Experiment, parse
 from core.fields import ExperimentError
 from core.service import RunView, StoreError
@@ -162,7 +162,7 @@ def _offer(experiments: Sequence[Experiment], runs: Sequence[str | None], t: Wor
         st.info(t("live.no_steps"), icon=":material/info:")
         return
     try:
-        check_limits(list(experiments), service.limits(training=True))
+        service.check_size(experiments, training=True)
     except ExperimentError as error:
         st.error(explain.refused(error, t), icon=":material/block:")
         return
