@@ -19,6 +19,7 @@ from browser import ROOT, server
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from streamlit.testing.v1 import AppTest
 
 from core import archive, service
 from core.experiment import parse
@@ -290,6 +291,36 @@ def test_a_film_says_what_went_wrong():
 
 
 # on the page
+
+
+def panel():
+    """The ways to take the training's loss away, as a page: the address says the run and the scale."""
+    import streamlit as page
+    from test_images import LIVE, LIVE_VIEWS, Words, watched
+
+    from pages.ui import image_panel
+
+    found = watched({"asked": page.query_params["run"]}, ["asked"])
+    shown = {**LIVE.defaults, "view": "overview", "scale": page.query_params["scale"]}
+    (picture,) = [one for one in LIVE_VIEWS["overview"].make(found, shown, Words("en")) if one.key == "profile"]
+    image_panel._ways(picture, found, Words("en"), "here")
+
+
+def offered(at):
+    return [one.proto.label for one in at.get("download_button") if "GIF" in one.proto.label]
+
+
+def test_a_film_is_offered_only_for_the_chart_it_shows(runs):
+    t = Words("en")
+    at = AppTest.from_function(panel, default_timeout=60)
+    at.query_params.update(run=runs["short"], scale="log")
+    at.run()
+    next(one for one in at.button if one.label == t("image.film")).click().run()
+    assert over(at.session_state["film.here.profile"][1])
+    assert offered(at.run()) == [t("drift.download", format="GIF")]
+    at.query_params["scale"] = "linear"
+    assert offered(at.run()) == []
+    assert not at.exception
 
 
 def downloaded(visit, name):

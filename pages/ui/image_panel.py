@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 
 import streamlit as st
 
-from pages.ui import chromium, feed, images, replay, theme
+from pages.ui import chromium, feed, images, patches, replay, theme
 from pages.ui.cache import Measured
 from pages.ui.chromium import ImageError
 from pages.ui.filming import Filming
@@ -60,15 +61,16 @@ def _ways(picture: Picture, measured: Sequence[Measured], t: Words, place: str) 
                                f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
                                key=f"image.{here}{ending}", on_click="ignore")
     if replay.moves(picture) and len(steps) > 1:
-        _film(picture, replay.chosen(steps), base, (picture.label, base, t.lang, *runs), t, f"film.{here}")
+        _film(picture, replay.chosen(steps), base, t, f"film.{here}")
 
 
 def _say(error: object, t: Words) -> None:
     st.error(t("image.failed", reason=escaped(str(error))), icon=":material/error:")
 
 
-def _film(picture: Picture, steps: Sequence[int], base: str, of: Hashable, t: Words, key: str) -> None:
-    """Draw the button that makes the replay, how far it is, and what takes it away. `of`: of what it is the replay."""
+def _film(picture: Picture, steps: Sequence[int], base: str, t: Words, key: str) -> None:
+    """Draw the button that makes the replay, how far it is, and what takes it away."""
+    of = _identity(picture, steps, base, t)
     made, filming = st.session_state.get(key, (of, None))
     if filming is not None and made != of:
         filming.stop()
@@ -84,6 +86,12 @@ def _film(picture: Picture, steps: Sequence[int], base: str, of: Hashable, t: Wo
                                "image/gif", icon=":material/download:", key=f"{key}.gif", on_click="ignore")
         st.button(t("image.film"), icon=":material/movie:", key=f"{key}.make", on_click=_start,
                   args=(picture, steps, base, of, t, key), help=t("image.film_help", count=len(steps)))
+
+
+def _identity(picture: Picture, steps: Sequence[int], base: str, t: Words) -> Hashable:
+    """Return what a replay is of: whatever would be seen differently in it makes another one."""
+    shown = sha256(patches.wire(patches.plain(picture.figure))).digest()
+    return picture.label, base, t.lang, tuple(steps), shown
 
 
 def _start(picture: Picture, steps: Sequence[int], base: str, of: Hashable, t: Words, key: str) -> None:
