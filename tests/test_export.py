@@ -52,7 +52,8 @@ from pages.ui.views.sweep import State
 from pages.ui.views.training import LIVE_VIEWS
 
 MODEL = {"n_layers": 2, "d_model": 16, "n_heads": 2}
-HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> [a](javascript:alert(3)) **b** `c` $x$ %{y}"
+HOSTILE = ("<img src=x onerror=alert(1)></script><script>alert(2)</script> [a](javascript:alert(3)) **b** `c` $x$ %{y} "
+           "<a href='http://b'>c</a>")
 MOST_BYTES = 3 * 2**20
 THEMES = ("light", "dark")
 SHOWN = """chart => chart._fullData.map(trace => {
