@@ -152,6 +152,30 @@ def test_whoever_waits_for_an_image_when_the_browser_is_stopped_is_told_so(studi
     assert said == ["Chromium is being stopped"]
 
 
+def test_a_browser_that_is_stopped_ends_while_others_ask_for_more(studio):
+    over, said = threading.Event(), set()
+
+    def ask():
+        while not over.is_set():
+            try:
+                studio.open()
+            except ImageError as error:
+                said.add(str(error))
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in askers:
+        thread.start()
+    for _ in range(2):
+        studio.open()
+        studio.stop()
+    over.set()
+    for thread in askers:
+        thread.join()
+    studio.stop()
+    assert [one.name for one in threading.enumerate() if one.name == "images"] == []
+    assert said <= {"Chromium is being stopped"}
+
+
 def test_what_cannot_be_drawn_is_refused_in_a_sentence(studio):
     with pytest.raises(ImageError, match=r"^Chromium does not draw it: "):
         studio.draw([{**FIGURE, "layout": {}}], **SLIDE)

@@ -107,22 +107,22 @@ class Studio:
         self._asked(self._draw(None, {}))
 
     def stop(self) -> None:
-        """End the browser and all that waits for it; whatever is asked for later starts another."""
+        """End the browser and all that waits for it; whatever is asked for meanwhile or later starts another."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(self._over.set)
-            self._thread.join()
+            if loop is not None:
+                loop.call_soon_threadsafe(self._over.set)
+                self._thread.join()
 
     def _asked(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what `work` comes to in the thread of the browser."""
         with self._lock:
             self._loop = self._loop or self._started()
-            answer = asyncio.run_coroutine_threadsafe(work, self._loop)
+            answer, over = asyncio.run_coroutine_threadsafe(work, self._loop), self._over
         try:
             return answer.result()
         except (Exception, asyncio.CancelledError) as error:
-            raise ImageError("Chromium is being stopped" if self._over.is_set() else str(error)) from error
+            raise ImageError("Chromium is being stopped" if over.is_set() else str(error)) from error
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """Start the thread of the browser, and one that ends it when the main thread has ended."""
