@@ -117,6 +117,16 @@ def test_a_browser_that_draws_nothing_for_a_while_is_ended_and_another_one_draws
     studio.stop()
 
 
+def test_nobody_waits_for_the_drawings_of_others_to_hear_that_the_browser_runs(studio):
+    studio.open()
+    drawing = threading.Thread(target=lambda: studio.draw([FIGURE] * 40, **SLIDE))
+    drawing.start()
+    time.sleep(0.2)
+    studio.open()
+    assert drawing.is_alive()
+    drawing.join()
+
+
 def test_a_browser_that_died_is_replaced(studio):
     first = studio.draw([FIGURE], **SLIDE)
     os.killpg(own(studio).pid, signal.SIGKILL)

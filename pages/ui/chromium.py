@@ -18,6 +18,7 @@ import base64
 import logging
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -92,6 +93,7 @@ class Studio:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._kaleido: Any = None
+        self._process: subprocess.Popen[bytes] | None = None  # of a browser that has started
         self._used = 0.0
 
     def draw(self, figures: Sequence[Figure], **options: object) -> bytes:
@@ -103,7 +105,14 @@ class Studio:
         return self._asked(self._draw({"data": list(figures)}, options))
 
     def open(self) -> None:
-        """Start the browser, if there is none: later ones need not wait for it. Errors: ImageError."""
+        """Start the browser, if there is none: later ones need not wait for it. Errors: ImageError.
+
+        Where one runs, nobody waits, whatever it is drawing.
+        """
+        process = self._process
+        if process is not None and process.poll() is None:
+            self._used = time.monotonic()
+            return
         self._asked(self._draw(None, {}))
 
     def stop(self) -> None:
@@ -183,6 +192,7 @@ class Studio:
             await _within(self._kaleido.open(), START_S)
         except Exception as error:
             raise ImageError(f"{path} does not start as a browser") from error
+        self._process = self._kaleido.subprocess
 
     async def _calculated(self, figure: Figure, options: Figure) -> bytes:
         try:
@@ -192,7 +202,7 @@ class Studio:
         return content
 
     async def _close(self) -> None:
-        old, self._kaleido = self._kaleido, None
+        old, self._kaleido, self._process = self._kaleido, None, None
         process = getattr(old, "subprocess", None)
         if process is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)  # it began a group of its own, and there is nothing to keep
