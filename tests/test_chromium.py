@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import plotly.graph_objects as go
 import psutil
@@ -125,6 +127,16 @@ def test_nobody_waits_for_the_drawings_of_others_to_hear_that_the_browser_runs(s
     studio.open()
     assert drawing.is_alive()
     drawing.join()
+
+
+def test_a_browser_that_has_ended_leaves_no_file_behind(studio, monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own has so long a path that no socket fits into it
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        studio.draw([FIGURE], **SLIDE)
+        assert list(Path(folder).iterdir())
+        studio.stop()
+        assert list(Path(folder).iterdir()) == []
 
 
 def test_a_browser_that_died_is_replaced(studio):

@@ -8,6 +8,7 @@ Traps this file is built around:
 - A thread that reads the browser's messages keeps the process alive until the browser has ended, and whoever closes it
   when the interpreter is left comes too late: it is closed when the main thread has ended.
 - What waits in kaleido for a browser that hangs cannot be cancelled, only left behind: the browser is killed.
+- A browser that is killed leaves folders in the place for such, and that place is its own.
 - A PDF is a printed page: without a rule of ours it has white margins, and the picture is cut by as much.
 """
 
@@ -21,7 +22,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, MutableMapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib.resources import files
@@ -79,10 +80,13 @@ def found() -> str:
 
 
 class _Browser(Chromium):
-    """A Chromium that keeps to itself."""
+    """A Chromium that keeps to itself. All its files are in one folder, which goes when it has ended."""
 
     def get_cli(self) -> Sequence[str]:
         return [*super().get_cli(), *FLAGS]
+
+    def get_env(self) -> MutableMapping[str, str]:
+        return {**super().get_env(), "TMPDIR": str(self.tmp_dir.path)}
 
 
 class Studio:
