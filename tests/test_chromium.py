@@ -198,9 +198,15 @@ def test_a_browser_that_is_stopped_ends_while_others_ask_for_more(studio):
     assert said <= {"Chromium is being stopped"}
 
 
-def test_what_cannot_be_drawn_is_refused_in_a_sentence(studio):
-    with pytest.raises(ImageError, match=r"^Chromium does not draw it: "):
-        studio.draw([{**FIGURE, "layout": {}}], **SLIDE)
+def test_what_cannot_be_drawn_is_refused_in_a_sentence_and_the_browser_draws_the_next(studio, caplog):
+    studio.open()
+    browser = own(studio)
+    for figure in ({**FIGURE, "layout": {}}, {**FIGURE, "title": "\x01"}):
+        with pytest.raises(ImageError, match=r"^Chromium cannot draw this figure$"):
+            studio.draw([figure], **SLIDE)
+    assert "TypeError" in caplog.text and "EncodingError" in caplog.text
+    assert studio.draw([FIGURE], **SLIDE)
+    assert own(studio) == browser
 
 
 @pytest.mark.parametrize(("path", "said"), [
@@ -238,7 +244,7 @@ def test_the_page_says_so_too(monkeypatch, lang):
     monkeypatch.setenv("BROWSER_PATH", "/bin/false")
     at.run()
     assert [one.value.replace("\\", "") for one in at.error] == [
-        t("image.failed", reason="/bin/false does not start as a browser")]
+        t("image.failed", reason=t("image.no_start", path="/bin/false"))]
     assert not at.info and not at.exception and not at.get("download_button")
 
 

@@ -135,6 +135,18 @@ def test_an_svg_is_text_says_what_it_shows_and_needs_nothing_from_elsewhere(titl
                                                                "http://www.w3.org/1999/xlink"}
 
 
+@pytest.mark.parametrize("ending", images.FORMATS)
+def test_signs_that_xml_forbids_are_left_out(ending):
+    picture = titled("a\x01b\x1b\ufffe\ud800c")
+    picture.figure.data[0].text = ["\x02d", "e", "", "", ""]
+    picture.figure.data[0].mode = "lines+text"
+    content = images.image(picture, ending, "light")
+    assert len(content) > 1000
+    if ending == ".svg":
+        spoken = ["".join(one.itertext()) for one in ET.fromstring(content).iter("{http://www.w3.org/2000/svg}text")]
+        assert spoken.count("abc") == 3 and "d" in spoken
+
+
 @chinese
 @pytest.mark.parametrize("title", ["无归一化的最大值", "training 12 of 60"])
 def test_a_pdf_is_one_page_of_a_slides_size_whose_text_can_be_read_out_again(title):
@@ -265,7 +277,7 @@ def over(film):
 def test_a_film_in_the_making_counts_its_frames_and_has_its_content_in_the_end():
     film = Filming(frames(3), 3, b"-".join)
     assert over(film)
-    assert (film.done, film.content, film.trouble, film.look()) == (3, b"0-1-2", "", False)
+    assert (film.done, film.content, film.trouble, film.look()) == (3, b"0-1-2", None, False)
 
 
 def test_a_film_that_is_stopped_or_left_comes_to_nothing(monkeypatch):
@@ -276,18 +288,21 @@ def test_a_film_that_is_stopped_or_left_comes_to_nothing(monkeypatch):
     left = Filming(frames(1000, 0.02), 1000, b"".join)
     for film in (stopped, left):
         assert over(film)
-        assert (film.content, film.trouble) == (b"", "")
+        assert (film.content, film.trouble) == (b"", None)
         assert film.done < 1000
 
 
-def test_a_film_says_what_went_wrong():
+@pytest.mark.parametrize(("error", "key"), [
+    (ImageError("it is broken", "undrawn"), "image.undrawn"), (MemoryError("no room"), "image.unforeseen")])
+def test_a_film_says_what_went_wrong(error, key, caplog):
     def failing():
         yield b"0"
-        raise ImageError("it is broken")
+        raise error
 
     film = Filming(failing(), 2, b"".join)
     assert over(film)
-    assert (film.content, film.trouble) == (b"", "it is broken")
+    assert (film.content, film.trouble.key) == (b"", key)
+    assert ("no room" in caplog.text) == isinstance(error, MemoryError)
 
 
 # on the page

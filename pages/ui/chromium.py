@@ -32,7 +32,9 @@ from typing import Any, TypeVar
 import kaleido
 from choreographer.browsers import Chromium
 from choreographer.channels import Pipe
+from kaleido.errors import JavascriptError, KaleidoError
 
+_log = logging.getLogger(__name__)
 logging.getLogger("choreographer").setLevel(logging.CRITICAL)  # what goes wrong is said by whoever asked
 
 T = TypeVar("T")
@@ -69,8 +71,19 @@ TYPE = Path(str(files("streamlit"))) / "static" / "static" / "media"
 """Where the type of the pages is."""
 
 
+OF_THE_FIGURE = (JavascriptError, KaleidoError)
+"""What Chromium says when there is something wrong with a figure, and nothing with Chromium."""
+
+
 class ImageError(RuntimeError):
-    """No image was made; the message says why."""
+    """No image was made; the message is one sentence without its full stop, `key` names its words in another language.
+
+    `values`: what the sentence is about.
+    """
+
+    def __init__(self, message: str, key: str, **values: object) -> None:
+        super().__init__(message)
+        self.key, self.values = f"image.{key}", values
 
 
 def found() -> str:
@@ -135,7 +148,7 @@ class Studio:
         try:
             return answer.result()
         except (Exception, asyncio.CancelledError) as error:
-            raise ImageError("Chromium is being stopped" if over.is_set() else str(error)) from error
+            raise _why(error, over.is_set()) from error
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """Start the thread of the browser, and one that ends it when the main thread has ended."""
@@ -165,13 +178,15 @@ class Studio:
             kept = self._kaleido is not None
             try:
                 return await self._drawn(figure, options)
+            except OF_THE_FIGURE:
+                raise
             except Exception:
                 if not kept:
                     raise
             return await self._drawn(figure, options)  # the one that was kept may have died since
 
     async def _drawn(self, figure: Figure | None, options: Figure) -> bytes:
-        """Draw a figure, or nothing; a browser that fails is not kept."""
+        """Draw a figure, or nothing; a browser that fails is not kept. One that says what is wrong does not fail."""
         try:
             if self._over.is_set():
                 raise asyncio.CancelledError
@@ -179,7 +194,9 @@ class Studio:
                 await self._close()
             if self._kaleido is None:
                 await self._open(found())
-            return await self._calculated(figure, options) if figure else b""
+            return await _within(self._kaleido.calc_fig(figure, options), DRAW_S) if figure else b""
+        except OF_THE_FIGURE:
+            raise
         except BaseException:
             await self._close()
             raise
@@ -188,22 +205,16 @@ class Studio:
 
     async def _open(self, path: str) -> None:
         if not path:
-            raise ImageError("there is no Chromium; the environment variable BROWSER_PATH may name one")
+            raise ImageError("there is no Chromium; the environment variable BROWSER_PATH may name one", "none")
         pipe = self._pipe = Pipe()
         self._kaleido = kaleido.Kaleido(path=path, browser_cls=_Browser, channel_cls=lambda: pipe, timeout=None,
                                         page_generator=_Page())
         try:
             await _within(self._kaleido.open(), START_S)
         except Exception as error:
-            raise ImageError(f"{path} does not start as a browser") from error
+            _log.warning("%s does not start: %r", path, error)
+            raise ImageError(f"{path} does not start as a browser", "no_start", path=path) from error
         self._process = self._kaleido.subprocess
-
-    async def _calculated(self, figure: Figure, options: Figure) -> bytes:
-        try:
-            content: bytes = await _within(self._kaleido.calc_fig(figure, options), DRAW_S)
-        except Exception as error:
-            raise ImageError(f"Chromium does not draw it: {error}") from error
-        return content
 
     async def _close(self) -> None:
         old, self._kaleido, self._process = self._kaleido, None, None
@@ -237,6 +248,20 @@ def _face() -> str:
     content = base64.b64encode(found.read_bytes()).decode()
     return ("@font-face { font-family: 'Source Sans'; font-weight: 100 900; "
             f"src: url(data:font/woff2;base64,{content}) format('woff2') }}")
+
+
+def _why(error: BaseException, stopped: bool) -> ImageError:
+    """Return what is said of a failure; what only a developer understands is for the log."""
+    if stopped:
+        return ImageError("Chromium is being stopped", "stopped")
+    if isinstance(error, ImageError):
+        return error
+    _log.warning("Chromium did not draw: %r", error)
+    if isinstance(error, TimeoutError):
+        return ImageError(f"Chromium takes longer than {DRAW_S:.0f} s", "slow", seconds=f"{DRAW_S:.0f}")
+    if isinstance(error, OF_THE_FIGURE):
+        return ImageError("Chromium cannot draw this figure", "undrawn")
+    return ImageError("Chromium ended before it was done", "lost")
 
 
 async def _within(work: Coroutine[Any, Any, T], seconds: float) -> T:

@@ -7,6 +7,7 @@ store; it starts no server and no worker. Exit status: 0 written; 2 refused, in 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files and return the exit status."""
+    logging.getLogger("pages").addHandler(logging.NullHandler())  # what a reader needs is said in one line
     try:
         options = _parser().parse_args(arguments)
         _write(options)

@@ -64,8 +64,8 @@ def _ways(picture: Picture, measured: Sequence[Measured], t: Words, place: str) 
         _film(picture, replay.chosen(steps), base, t, f"film.{here}")
 
 
-def _say(error: object, t: Words) -> None:
-    st.error(t("image.failed", reason=escaped(str(error))), icon=":material/error:")
+def _say(error: ImageError, t: Words) -> None:
+    st.error(t("image.failed", reason=escaped(t(error.key, **error.values))), icon=":material/error:")
 
 
 def _film(picture: Picture, steps: Sequence[int], base: str, t: Words, key: str) -> None:
