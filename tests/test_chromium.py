@@ -23,9 +23,10 @@ from streamlit.testing.v1 import AppTest
 from core import archive, service
 from core.experiment import parse
 from pages.ui import chromium as drawer
-from pages.ui import images
+from pages.ui import image_panel, images
 from pages.ui.chromium import STUDIO, ImageError, Studio
 from pages.ui.patches import plain
+from pages.ui.picture import Picture, Subject
 from pages.ui.text import LANGUAGES, Words
 
 WAIT_S = 20.0
@@ -246,6 +247,24 @@ def test_the_page_says_so_too(monkeypatch, lang):
     assert [one.value.replace("\\", "") for one in at.error] == [
         t("image.failed", reason=t("image.no_start", path="/bin/false"))]
     assert not at.info and not at.exception and not at.get("download_button")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_page_says_why_a_download_failed_until_another_succeeds(monkeypatch, lang):
+    t = Words(lang)
+    at = AppTest.from_function(panel, default_timeout=60)
+    at.query_params["lang"] = lang
+    at.run()
+    troubles = at.session_state["image.here.k.troubles"]
+    picture, asked = Picture("k", go.Figure(go.Scatter(y=[1])), "l", Subject(), dict), (".svg", "light")
+    STUDIO.stop()
+    with monkeypatch.context() as patch:
+        patch.setenv("BROWSER_PATH", "/nowhere/chromium")
+        with pytest.raises(ImageError):
+            image_panel._made(troubles, picture, *asked)
+    assert [one.value.replace("\\", "") for one in at.run().error] == [t("image.failed", reason=t("image.none"))]
+    assert image_panel._made(troubles, picture, *asked)
+    assert not at.run().error and not at.exception
 
 
 @pytest.mark.browser

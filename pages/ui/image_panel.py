@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
 import streamlit as st
 
@@ -19,7 +20,8 @@ from pages.ui.filming import Filming
 from pages.ui.picture import Picture
 from pages.ui.text import Words, escaped
 
-WATCH_S = 0.5
+WATCH_S, TOLD_S = 0.5, 2.0
+"""So often a page looks how far a film is, and whether a download failed."""
 
 
 def fold(picture: Picture, measured: Sequence[Measured], t: Words, place: str) -> None:
@@ -54,14 +56,35 @@ def _ways(picture: Picture, measured: Sequence[Measured], t: Words, place: str) 
     base = st.segmented_control(t("image.theme"), list(theme.PALETTES), default=st.context.theme.type or "light",
                                 required=True, format_func=lambda name: t(f"image.{name}"), key=f"theme.{here}")
     said = replay.newest(picture, steps, t)
+    troubles: list[ImageError] = st.session_state.setdefault(f"image.{here}.troubles", [])
     with st.container(horizontal=True):
         for ending, (name, kind) in images.FORMATS.items():
             st.download_button(t("drift.download", format=name),
-                               partial(images.image, picture, ending, base, runs, said),
+                               partial(_made, troubles, picture, ending, base, runs, said),
                                f"driftscope-{picture.key}{ending}", kind, icon=":material/download:",
                                key=f"image.{here}{ending}", on_click="ignore")
+    st.fragment(_told, run_every=TOLD_S)(troubles, t)
     if replay.moves(picture) and len(steps) > 1:
         _film(picture, replay.chosen(steps), base, t, f"film.{here}")
+
+
+def _made(troubles: list[ImageError], *asked: Any) -> bytes:
+    """Return an image as `images.image` makes it; a failure is kept in `troubles` until the next one is asked for.
+
+    Streamlit calls it when the button is pressed, outside of the page, and says of an error only that there was one.
+    """
+    troubles.clear()
+    try:
+        return images.image(*asked)
+    except ImageError as error:
+        troubles.append(error)
+        raise
+
+
+def _told(troubles: Sequence[ImageError], t: Words) -> None:
+    """Say why the last download failed."""
+    for error in troubles:
+        _say(error, t)
 
 
 def _say(error: ImageError, t: Words) -> None:
