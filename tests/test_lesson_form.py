@@ -180,6 +180,12 @@ def test_a_visit_to_a_lesson_is_written_and_read(name):
         assert visit.state(one, dial.state) == dial.states[-1]
 
 
+@pytest.mark.parametrize("talk", [None, (), (LESSONS[2],)])
+def test_a_talk_without_a_lesson_is_not_one_that_nobody_has_chosen(talk):
+    assert lesson_link.read(Visit(talk=talk).write(), "en") == (Visit(talk=talk), [])
+    assert Visit(LESSONS[0], talk=talk).order == LESSONS
+
+
 @pytest.mark.parametrize(("query", "refused"), [
     ({"lesson": "hello"}, "lesson"), ({"lesson": LESSONS[0], "guess": "99"}, "guess"),
     ({"lesson": LESSONS[0], "guess": "<b>"}, "guess"), ({"lesson": LESSONS[0], "slide": "-1"}, "slide"),

@@ -194,6 +194,19 @@ def test_the_lessons_of_a_talk_are_chosen_on_the_list_and_kept_in_the_address(vi
     assert f"talk={NAMES[0]}." in visit.page.url
 
 
+def test_a_talk_from_which_the_last_lesson_is_taken_stays_empty(visit: Visit):
+    visit.open(f"/lessons?lang=en&talk={NAMES[0]}")
+    present = visit.page.get_by_role("link", name=re.compile("^Present "))
+    expect(present).to_be_visible()
+    visit.page.get_by_role("button", name=f"1 · {lessons.lesson(NAMES[0], 'en').title}").click()
+    expect(present).to_have_count(0)
+    visit.page.wait_for_url("**talk=-**")
+    visit.page.reload()
+    visit.settle()
+    expect(visit.page.get_by_role("button", name=f"2 · {lessons.lesson(NAMES[1], 'en').title}")).to_be_visible()
+    expect(present).to_have_count(0)
+
+
 def test_a_dial_of_a_lesson_stands_in_the_address_and_changes_its_figure(visit: Visit):
     name, dial = next((name, lessons.lesson(name, "en").dials[0]) for name in NAMES if lessons.lesson(name, "en").dials)
     visit.open(f"/lessons?lang=en&lesson={name}&guess=0")
