@@ -108,7 +108,7 @@ def handed_out(visit, one, t, path, open_file):
     assert address.startswith(visit.address) and "lang=" in address
 
 
-@pytest.mark.parametrize(("name", "lang"), zip(NAMES, cycle(LANGUAGES), strict=False))
+@pytest.mark.parametrize(("name", "lang"), list(zip(NAMES, cycle(LANGUAGES), strict=False)))
 def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name, lang):
     one = lessons.lesson(name, lang)
     visit.page.set_viewport_size({"width": 1280, "height": 720})
