@@ -76,7 +76,7 @@ class _Writing:
         scene, name = self.scenes[figure.state], self.t("handout.figure", number=self.figures)
         below = f"**{name}**{self.t('drift.colon')}{figure.caption}"
         if figure.picture in scene.others:
-            yield from scene.others[figure.picture].blocks(scene.measured)
+            yield from scene.others[figure.picture].blocks()
             yield Prose(below)
             return
         again = lessons.address(self.visit.state(self.lesson, figure.state), {PARAMETER: self.t.lang}, self.root)
