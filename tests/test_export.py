@@ -40,6 +40,7 @@ from pages.ui import (
     single,
     softmax_link,
     tensor_link,
+    worksheet,
 )
 from pages.ui.cache import Measured
 from pages.ui.handout_blocks import Drawn
@@ -230,6 +231,29 @@ def test_prose_has_links_lists_tables_and_formulas_and_no_html_of_its_own():
     assert tags.count("math") == 2 and tags.count("mfrac") == 1 and tags.count("li") == 2 and tags.count("td") == 2
     assert [attrs["href"] for tag, attrs in Read(made).tags if tag == "a"] == ["drift?x=1"]
     assert "b" not in tags and "$" not in Read(made).text
+
+
+@pytest.mark.parametrize(("latex", "text"), [
+    (r"\text{<img src=x onerror=alert(1)>}", "<img\u00a0src=x\u00a0onerror=alert(1)>"),
+    (r"a < b \le c \& d", "a<b≤c&d"), (r"\text{&lt;b>}", "<b>"), (r"\href{javascript:alert(1)}{x}", "x")])
+def test_a_formula_holds_no_html(latex, text):
+    read = Read(prose(f"${latex}$"))
+    assert read.text.strip() == text
+    assert {tag for tag, _ in read.tags} <= {"div", "p", "span", "math", "mrow", "mtext", "mi", "mo"}
+    assert all("href" not in attrs for _, attrs in read.tags)
+
+
+@pytest.mark.parametrize("latex", [r"\left(", r"\frac{", "a_", r"\text{<b>}\sqrt"])
+def test_a_formula_that_cannot_be_read_is_shown_as_it_was_written(latex):
+    read = Read(prose(f"a ${latex}$ b"))
+    assert read.text.strip() == f"a {latex} b"
+    assert [tag for tag, _ in read.tags] == ["div", "p", "span", "code"]
+
+
+def test_the_name_of_a_row_of_cells_is_text():
+    (label,) = [attrs["aria-label"] for tag, attrs in Read(worksheet.row(np.ones(2), "' onfocus='x' <b>", 0)).tags
+                if tag == "table"]
+    assert label == "' onfocus='x' <b>"
 
 
 @pytest.mark.parametrize("name", lessons.names())
