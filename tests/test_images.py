@@ -399,6 +399,13 @@ def test_the_command_line_writes_a_picture_and_a_film(runs, tmp_path, capsys):
     assert page.read_text("utf-8") == export.made([runs["short"]], (), Words("zh")).decode()
 
 
+def test_an_image_names_the_runs_that_it_shows_and_no_others(runs, tmp_path):
+    picture = tmp_path / "out.svg"
+    asked = [runs["training"], runs["broken"], "--view", "entropy", "--picture", "entropy/heads"]
+    assert export.main([*asked, "--image", str(picture)]) == 0
+    assert ET.fromstring(picture.read_text("utf-8"))[1].text == f"Driftscope {runs['training']}"
+
+
 OVERVIEW = "overview/loss, overview/map, overview/profile"
 REFUSED = {
     "nothing": ("training", [], "nothing is asked for; allowed: --html, --image, --film, one or several"),

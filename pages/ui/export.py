@@ -145,13 +145,14 @@ def _html(found: Handed, t: Words) -> bytes:
 
 def _image(found: Handed, options: argparse.Namespace) -> bytes:
     picture = _one_of(found.pictures(), options.picture, "pictures")
-    said = replay.newest(picture, feed.steps(found.measured), Words(options.lang))
-    return images.image(picture, options.image.suffix.lower(), options.theme, options.runs, said)
+    shown = [one for one in found.measured if picture.shows(one.name)]
+    said = replay.newest(picture, feed.steps(shown), Words(options.lang))
+    return images.image(picture, options.image.suffix.lower(), options.theme, [one.run.id for one in shown], said)
 
 
 def _film(found: Handed, options: argparse.Namespace) -> bytes:
     picture = _one_of(found.pictures(replay.moves), options.picture, "pictures that follow the steps of a training")
-    steps = replay.chosen(feed.steps(found.measured))
+    steps = replay.chosen(feed.steps([one for one in found.measured if picture.shows(one.name)]))
     if len(steps) < 2:
         raise Refusal("one step is recorded; allowed with --film: a training with several")
     return replay.gif(list(replay.frames(picture, steps, options.theme, Words(options.lang))), picture.label)

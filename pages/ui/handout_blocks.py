@@ -174,7 +174,7 @@ class Writer:
         return f'<figure aria-label="{html.escape(picture.label)}">{inner}</figure>'
 
     def _defined(self, block: Drawn) -> str:
-        known = [trace for name, trace in block.traces.items() if block.picture.variant in ("", name)]
+        known = [trace for name, trace in block.traces.items() if block.picture.shows(name)]
         found = explain.definitions(block.picture.subject, known, self.t)
         return "".join(paragraph(one.text) + (_fixed(one.formula) if one.formula else "") + paragraph(one.count, "lead")
                        for one in found)

@@ -49,7 +49,7 @@ def _ways(picture: Picture, measured: Sequence[Measured], t: Words, place: str) 
         _say(error, t)
         return
     here = f"{place}.{picture.key}"
-    shown = [one for one in measured if picture.variant in ("", one.name)]
+    shown = [one for one in measured if picture.shows(one.name)]
     runs, steps = [one.run.id for one in shown], feed.steps(shown)
     width, height = images.size(picture)
     st.caption(t("image.lead", width=images.PIXELS * width, height=images.PIXELS * height))
