@@ -20,6 +20,7 @@ from browser import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
+from streamlit.testing.v1 import AppTest
 
 from core import __main__ as core_command
 from core import archive, service
@@ -178,6 +179,29 @@ def test_a_hand_out_says_where_its_numbers_come_from_and_how_to_compute_them_aga
     assert text.count("python -m core run --preset pre_layernorm") == len(PROBES)
     assert t("pairing.same_weights", fields="") in text and t("norm.none") in text
     assert t("handout.text") not in text
+
+
+def protocol_line():
+    """What a page says of the runs below its pictures; the second has not recorded yet with what it is paired."""
+    from dataclasses import replace
+
+    import streamlit as page
+    from test_export import Measured, Words, export, service
+
+    from pages.ui import panels
+
+    views = service.view(page.query_params["runs"].split("."))
+    views[1] = replace(views[1], provenance={})
+    panels.pairing_and_protocol([Measured(one, run, None) for run, one in zip(
+        views, export._named(views, Words("en")), strict=True)], Words("en"))
+
+
+def test_a_page_says_nothing_of_pairing_where_one_run_has_not_recorded_what_tells(runs):
+    at = AppTest.from_function(protocol_line, default_timeout=60)
+    at.query_params["runs"] = ".".join(runs[name] for name in ("base", "none"))
+    at.run()
+    assert not at.exception
+    assert at.caption and not [one for one in at.markdown if "-badge[" in one.value]
 
 
 def test_the_program_in_a_hand_out_computes_the_same_numbers(runs):
