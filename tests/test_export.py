@@ -37,7 +37,9 @@ from pages.ui import (
     feed,
     handout,
     handout_blocks,
+    lesson_handout,
     lessons,
+    scenes,
     single,
     softmax_link,
     tensor_link,
@@ -46,6 +48,7 @@ from pages.ui import (
 from pages.ui.cache import Measured
 from pages.ui.handout_blocks import Drawn
 from pages.ui.handout_marks import marked, prose
+from pages.ui.lesson_link import Visit
 from pages.ui.picture import FORMATS, Picture, Subject
 from pages.ui.places import DRIFT, LIVE, PRECISION, SWEEP
 from pages.ui.text import LANGUAGES, Words, escaped
@@ -323,6 +326,17 @@ def test_a_sweep_is_handed_out_with_a_program_and_a_command_that_have_the_same_c
     reason = next(one.reason(Words("en")) for one in states if one.cell.refused)
     assert "-0.5" in reason and "\\" not in reason  # it is not Markdown
     assert all(f"{cell.name}: {reason}" in Read(content).text for cell in cells if cell.refused)
+
+
+def test_a_lessons_hand_out_says_of_every_figure_how_to_have_it_again_be_it_a_picture_or_not():
+    one, t = lessons.lesson("one_token", "en"), Words("en")
+    visit = Visit(one.name, dials={"cube": 2})
+    figures = [figure for section in one.sections for figure in section.figures]
+    kept = {figure.state: scenes.scene(visit.state(one, figure.state), "key", t).keep() for figure in figures}
+    read = Read(lesson_handout.made(one, visit, kept, "http://here/", t).decode())
+    assert [figure.picture for figure in figures] == ["block", "steps"]
+    shown_there = lessons.address(visit.state(one, "cube"), {"lang": "en"}, "http://here/")
+    assert [attrs["href"] for tag, attrs in read.tags if tag == "a"].count(shown_there) == len(figures)
 
 
 def run_program(content):

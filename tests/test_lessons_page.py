@@ -104,8 +104,10 @@ def handed_out(visit, one, t, path, open_file):
     assert all(section.heading.split("$")[0].split("`")[0].strip() in text for section in one.sections)
     assert "$" not in page.locator("main section").first.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    address = page.locator("figure details a:not([download])").first.get_attribute("href")
-    assert address.startswith(visit.address) and "lang=" in address
+    again = page.get_by_role("link", name=t("handout.open"), include_hidden=True)
+    addresses = [link.get_attribute("href") for link in again.all()]
+    assert len(addresses) == len(figures)
+    assert all(address.startswith(visit.address) and "lang=" in address for address in addresses)
 
 
 @pytest.mark.parametrize(("name", "lang"), list(zip(NAMES, cycle(LANGUAGES), strict=False)))
