@@ -158,6 +158,11 @@ def test_a_lesson_is_read_with_its_numbers_filled_in(tmp_path):
     ("- [ ] one", "- [x] one", "2 of 2 options are right; allowed: 1"),
     ("row#sweep", "line#sweep", "a mark names the state 'line'; allowed: row"),
     ("[There](row)", "[There](line)", "a mark names the state 'line'; allowed: row"),
+    ("why.", "why, [see](line).", "a mark names the state 'line'; allowed: row"),
+    ("Lead.", "Lead [there](row).", r"a link in lead, option or notes: '\[there\]\(row\)'; allowed: in slides"),
+    ("- [ ] one", "- [ ] one [there](row)", "a link in lead, option or notes"),
+    ("Slide {half}.", "Slide.\n\n???\n[There](row)", "a link in lead, option or notes"),
+    ("![Caption]", "![Caption [there](row)]", "a figure within a paragraph, or with a link in its caption"),
     ("# Title", "Title", "begins with 'Title'; allowed: # Title"),
     ("![Caption]", "See ![Caption]", "a figure within a paragraph"),
 ])
