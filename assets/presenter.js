@@ -11,6 +11,7 @@
 
 const presenters = new WeakMap(); // Streamlit's element -> the presenter in it
 const STARTED = "driftscope-talk"; // when the talk began, for all windows
+const LONGEST_MS = 6 * 3600 * 1000; // a talk that began earlier is over
 
 /** Key -> what it does. Clickers send the page keys. */
 const KEYS = {
@@ -119,11 +120,17 @@ function go(one, place, tell = true) {
   if (place.join("/") === one.at.join("/")) return;
   one.at = place;
   one.echoes.push(place.join("/"));
-  if (!localStorage.getItem(STARTED)) restart(one);
+  if (!begun()) restart(one);
   if (tell) one.channel.postMessage(place);
   const [lesson, slide] = place;
   one.send("turned", { lesson, slide });
   show(one);
+}
+
+/** When the talk began; nothing where there is none under way. */
+function begun() {
+  const started = Number(localStorage.getItem(STARTED));
+  return Date.now() - started < LONGEST_MS ? started : null;
 }
 
 function restart(one) {
@@ -132,8 +139,7 @@ function restart(one) {
 }
 
 function tick({ clock, data }) {
-  const begun = Number(localStorage.getItem(STARTED) ?? Date.now());
-  const seconds = Math.max(0, Math.floor((Date.now() - begun) / 1000));
+  const seconds = Math.max(0, Math.floor((Date.now() - (begun() ?? Date.now())) / 1000));
   const two = (number) => String(number).padStart(2, "0");
   clock.textContent = data?.clock ? `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}` : "";
 }

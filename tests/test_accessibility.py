@@ -172,7 +172,15 @@ def test_nothing_moves_by_itself_for_whoever_asks_for_rest(chromium: Browser, ad
     context.close()
 
 
+def moved(text: str) -> list[str]:
+    """What moves in a sheet or a script, beside the rules for whoever asks for rest."""
+    rest = re.sub(r"@media \(prefers-reduced-motion[^{]*\{(?:[^{}]|\{[^{}]*\})*\}", "", text)
+    return re.findall(r"transition|animation:|animation-|@keyframes|behavior: .smooth|\.animate\(", rest)
+
+
 def test_no_sheet_of_ours_moves_anything() -> None:
+    rest = "@media (prefers-reduced-motion: reduce) {\n  * {\n    transition-duration: 1ms;\n  }\n}\n"
+    assert moved(rest) == []
+    assert moved(f"{rest}a {{ transition: all 1s }}") == ["transition"]
     for path in (ROOT / "assets").rglob("*.[cj]s*"):
-        text = re.sub(r"@media \(prefers-reduced-motion.*", "", path.read_text("utf-8"), flags=re.S)
-        assert not re.search(r"transition|animation:|animation-|@keyframes|behavior: .smooth|\.animate\(", text), path
+        assert moved(path.read_text("utf-8")) == [], path

@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import plotly.graph_objects as go
 import psutil
@@ -21,9 +23,10 @@ from streamlit.testing.v1 import AppTest
 from core import archive, service
 from core.experiment import parse
 from pages.ui import chromium as drawer
-from pages.ui import images
+from pages.ui import image_panel, images
 from pages.ui.chromium import STUDIO, ImageError, Studio
 from pages.ui.patches import plain
+from pages.ui.picture import Picture, Subject
 from pages.ui.text import LANGUAGES, Words
 
 WAIT_S = 20.0
@@ -54,8 +57,8 @@ def test_what_a_figure_points_to_in_a_network_is_not_fetched():
         listener.settimeout(1)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/picture.png"
         layout = {**FIGURE["layout"], "images": [{"source": url, "x": 0, "y": 1, "sizex": 1, "sizey": 1}]}
-        with suppress(ImageError):
-            STUDIO.draw([{**FIGURE, "layout": layout}], **SLIDE)
+        drawn = STUDIO.draw([{**FIGURE, "layout": layout}], **SLIDE | {"format": "svg"}).decode()
+        assert drawn.count("<path") > 3
         with pytest.raises(TimeoutError):
             listener.accept()
 
@@ -117,6 +120,26 @@ def test_a_browser_that_draws_nothing_for_a_while_is_ended_and_another_one_draws
     studio.stop()
 
 
+def test_nobody_waits_for_the_drawings_of_others_to_hear_that_the_browser_runs(studio):
+    studio.open()
+    drawing = threading.Thread(target=lambda: studio.draw([FIGURE] * 40, **SLIDE))
+    drawing.start()
+    time.sleep(0.2)
+    studio.open()
+    assert drawing.is_alive()
+    drawing.join()
+
+
+def test_a_browser_that_has_ended_leaves_no_file_behind(studio, monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own has so long a path that no socket fits into it
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        studio.draw([FIGURE], **SLIDE)
+        assert list(Path(folder).iterdir())
+        studio.stop()
+        assert list(Path(folder).iterdir()) == []
+
+
 def test_a_browser_that_died_is_replaced(studio):
     first = studio.draw([FIGURE], **SLIDE)
     os.killpg(own(studio).pid, signal.SIGKILL)
@@ -152,9 +175,39 @@ def test_whoever_waits_for_an_image_when_the_browser_is_stopped_is_told_so(studi
     assert said == ["Chromium is being stopped"]
 
 
-def test_what_cannot_be_drawn_is_refused_in_a_sentence(studio):
-    with pytest.raises(ImageError, match=r"^Chromium does not draw it: "):
-        studio.draw([{**FIGURE, "layout": {}}], **SLIDE)
+def test_a_browser_that_is_stopped_ends_while_others_ask_for_more(studio):
+    over, said = threading.Event(), set()
+
+    def ask():
+        while not over.is_set():
+            try:
+                studio.open()
+            except ImageError as error:
+                said.add(str(error))
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in askers:
+        thread.start()
+    for _ in range(2):
+        studio.open()
+        studio.stop()
+    over.set()
+    for thread in askers:
+        thread.join()
+    studio.stop()
+    assert [one.name for one in threading.enumerate() if one.name == "images"] == []
+    assert said <= {"Chromium is being stopped"}
+
+
+def test_what_cannot_be_drawn_is_refused_in_a_sentence_and_the_browser_draws_the_next(studio, caplog):
+    studio.open()
+    browser = own(studio)
+    for figure in ({**FIGURE, "layout": {}}, {**FIGURE, "title": "\x01"}):
+        with pytest.raises(ImageError, match=r"^Chromium cannot draw this figure$"):
+            studio.draw([figure], **SLIDE)
+    assert "TypeError" in caplog.text and "EncodingError" in caplog.text
+    assert studio.draw([FIGURE], **SLIDE)
+    assert own(studio) == browser
 
 
 @pytest.mark.parametrize(("path", "said"), [
@@ -192,8 +245,26 @@ def test_the_page_says_so_too(monkeypatch, lang):
     monkeypatch.setenv("BROWSER_PATH", "/bin/false")
     at.run()
     assert [one.value.replace("\\", "") for one in at.error] == [
-        t("image.failed", reason="/bin/false does not start as a browser")]
+        t("image.failed", reason=t("image.no_start", path="/bin/false"))]
     assert not at.info and not at.exception and not at.get("download_button")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_page_says_why_a_download_failed_until_another_succeeds(monkeypatch, lang):
+    t = Words(lang)
+    at = AppTest.from_function(panel, default_timeout=60)
+    at.query_params["lang"] = lang
+    at.run()
+    troubles = at.session_state["image.here.k.troubles"]
+    picture, asked = Picture("k", go.Figure(go.Scatter(y=[1])), "l", Subject(), dict), (".svg", "light")
+    STUDIO.stop()
+    with monkeypatch.context() as patch:
+        patch.setenv("BROWSER_PATH", "/nowhere/chromium")
+        with pytest.raises(ImageError):
+            image_panel._made(troubles, picture, *asked)
+    assert [one.value.replace("\\", "") for one in at.run().error] == [t("image.failed", reason=t("image.none"))]
+    assert image_panel._made(troubles, picture, *asked)
+    assert not at.run().error and not at.exception
 
 
 @pytest.mark.browser

@@ -20,6 +20,7 @@ from browser import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
+from streamlit.testing.v1 import AppTest
 
 from core import __main__ as core_command
 from core import archive, service
@@ -36,14 +37,18 @@ from pages.ui import (
     feed,
     handout,
     handout_blocks,
+    lesson_handout,
     lessons,
+    scenes,
     single,
     softmax_link,
     tensor_link,
+    worksheet,
 )
 from pages.ui.cache import Measured
 from pages.ui.handout_blocks import Drawn
 from pages.ui.handout_marks import marked, prose
+from pages.ui.lesson_link import Visit
 from pages.ui.picture import FORMATS, Picture, Subject
 from pages.ui.places import DRIFT, LIVE, PRECISION, SWEEP
 from pages.ui.text import LANGUAGES, Words, escaped
@@ -52,7 +57,8 @@ from pages.ui.views.sweep import State
 from pages.ui.views.training import LIVE_VIEWS
 
 MODEL = {"n_layers": 2, "d_model": 16, "n_heads": 2}
-HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> [a](javascript:alert(3)) **b** `c` $x$ %{y}"
+HOSTILE = ("<img src=x onerror=alert(1)></script><script>alert(2)</script> [a](javascript:alert(3)) **b** `c` $x$ %{y} "
+           "<a href='http://b'>c</a>")
 MOST_BYTES = 3 * 2**20
 THEMES = ("light", "dark")
 SHOWN = """chart => chart._fullData.map(trace => {
@@ -178,6 +184,29 @@ def test_a_hand_out_says_where_its_numbers_come_from_and_how_to_compute_them_aga
     assert t("handout.text") not in text
 
 
+def protocol_line():
+    """What a page says of the runs below its pictures; the second has not recorded yet with what it is paired."""
+    from dataclasses import replace
+
+    import streamlit as page
+    from test_export import Measured, Words, export, service
+
+    from pages.ui import panels
+
+    views = service.view(page.query_params["runs"].split("."))
+    views[1] = replace(views[1], provenance={})
+    panels.pairing_and_protocol([Measured(one, run, None) for run, one in zip(
+        views, export._named(views, Words("en")), strict=True)], Words("en"))
+
+
+def test_a_page_says_nothing_of_pairing_where_one_run_has_not_recorded_what_tells(runs):
+    at = AppTest.from_function(protocol_line, default_timeout=60)
+    at.query_params["runs"] = ".".join(runs[name] for name in ("base", "none"))
+    at.run()
+    assert not at.exception
+    assert at.caption and not [one for one in at.markdown if "-badge[" in one.value]
+
+
 def test_the_program_in_a_hand_out_computes_the_same_numbers(runs):
     text = Read(file(runs, TRAININGS)).text
     program = text[text.index("from core.archive"):].partition("for name, one in changes.items()}")
@@ -231,6 +260,29 @@ def test_prose_has_links_lists_tables_and_formulas_and_no_html_of_its_own():
     assert "b" not in tags and "$" not in Read(made).text
 
 
+@pytest.mark.parametrize(("latex", "text"), [
+    (r"\text{<img src=x onerror=alert(1)>}", "<img\u00a0src=x\u00a0onerror=alert(1)>"),
+    (r"a < b \le c \& d", "a<b≤c&d"), (r"\text{&lt;b>}", "<b>"), (r"\href{javascript:alert(1)}{x}", "x")])
+def test_a_formula_holds_no_html(latex, text):
+    read = Read(prose(f"${latex}$"))
+    assert read.text.strip() == text
+    assert {tag for tag, _ in read.tags} <= {"div", "p", "span", "math", "mrow", "mtext", "mi", "mo"}
+    assert all("href" not in attrs for _, attrs in read.tags)
+
+
+@pytest.mark.parametrize("latex", [r"\left(", r"\frac{", "a_", r"\text{<b>}\sqrt"])
+def test_a_formula_that_cannot_be_read_is_shown_as_it_was_written(latex):
+    read = Read(prose(f"a ${latex}$ b"))
+    assert read.text.strip() == f"a {latex} b"
+    assert [tag for tag, _ in read.tags] == ["div", "p", "span", "code"]
+
+
+def test_the_name_of_a_row_of_cells_is_text():
+    (label,) = [attrs["aria-label"] for tag, attrs in Read(worksheet.row(np.ones(2), "' onfocus='x' <b>", 0)).tags
+                if tag == "table"]
+    assert label == "' onfocus='x' <b>"
+
+
 @pytest.mark.parametrize("name", lessons.names())
 def test_every_formula_of_a_lesson_becomes_mathml(name):
     found = [block for lang in LANGUAGES for section in lessons.lesson(name, lang).sections
@@ -274,6 +326,17 @@ def test_a_sweep_is_handed_out_with_a_program_and_a_command_that_have_the_same_c
     reason = next(one.reason(Words("en")) for one in states if one.cell.refused)
     assert "-0.5" in reason and "\\" not in reason  # it is not Markdown
     assert all(f"{cell.name}: {reason}" in Read(content).text for cell in cells if cell.refused)
+
+
+def test_a_lessons_hand_out_says_of_every_figure_how_to_have_it_again_be_it_a_picture_or_not():
+    one, t = lessons.lesson("one_token", "en"), Words("en")
+    visit = Visit(one.name, dials={"cube": 2})
+    figures = [figure for section in one.sections for figure in section.figures]
+    kept = {figure.state: scenes.scene(visit.state(one, figure.state), "key", t).keep() for figure in figures}
+    read = Read(lesson_handout.made(one, visit, kept, "http://here/", t).decode())
+    assert [figure.picture for figure in figures] == ["block", "steps"]
+    shown_there = lessons.address(visit.state(one, "cube"), {"lang": "en"}, "http://here/")
+    assert [attrs["href"] for tag, attrs in read.tags if tag == "a"].count(shown_there) == len(figures)
 
 
 def run_program(content):

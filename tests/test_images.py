@@ -19,6 +19,7 @@ from browser import ROOT, server
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from streamlit.testing.v1 import AppTest
 
 from core import archive, service
 from core.experiment import parse
@@ -132,6 +133,18 @@ def test_an_svg_is_text_says_what_it_shows_and_needs_nothing_from_elsewhere(titl
     assert [value for value in linked if not value.startswith("#")] == []
     assert set(re.findall(r"https?://[^\"'\s)]+", content)) <= {"http://www.w3.org/2000/svg",
                                                                "http://www.w3.org/1999/xlink"}
+
+
+@pytest.mark.parametrize("ending", images.FORMATS)
+def test_signs_that_xml_forbids_are_left_out(ending):
+    picture = titled("a\x01b\x1b\ufffe\ud800c")
+    picture.figure.data[0].text = ["\x02d", "e", "", "", ""]
+    picture.figure.data[0].mode = "lines+text"
+    content = images.image(picture, ending, "light")
+    assert len(content) > 1000
+    if ending == ".svg":
+        spoken = ["".join(one.itertext()) for one in ET.fromstring(content).iter("{http://www.w3.org/2000/svg}text")]
+        assert spoken.count("abc") == 3 and "d" in spoken
 
 
 @chinese
@@ -264,7 +277,7 @@ def over(film):
 def test_a_film_in_the_making_counts_its_frames_and_has_its_content_in_the_end():
     film = Filming(frames(3), 3, b"-".join)
     assert over(film)
-    assert (film.done, film.content, film.trouble, film.look()) == (3, b"0-1-2", "", False)
+    assert (film.done, film.content, film.trouble, film.look()) == (3, b"0-1-2", None, False)
 
 
 def test_a_film_that_is_stopped_or_left_comes_to_nothing(monkeypatch):
@@ -275,21 +288,54 @@ def test_a_film_that_is_stopped_or_left_comes_to_nothing(monkeypatch):
     left = Filming(frames(1000, 0.02), 1000, b"".join)
     for film in (stopped, left):
         assert over(film)
-        assert (film.content, film.trouble) == (b"", "")
+        assert (film.content, film.trouble) == (b"", None)
         assert film.done < 1000
 
 
-def test_a_film_says_what_went_wrong():
+@pytest.mark.parametrize(("error", "key"), [
+    (ImageError("it is broken", "undrawn"), "image.undrawn"), (MemoryError("no room"), "image.unforeseen")])
+def test_a_film_says_what_went_wrong(error, key, caplog):
     def failing():
         yield b"0"
-        raise ImageError("it is broken")
+        raise error
 
     film = Filming(failing(), 2, b"".join)
     assert over(film)
-    assert (film.content, film.trouble) == (b"", "it is broken")
+    assert (film.content, film.trouble.key) == (b"", key)
+    assert ("no room" in caplog.text) == isinstance(error, MemoryError)
 
 
 # on the page
+
+
+def panel():
+    """The ways to take the training's loss away, as a page: the address says the run and the scale."""
+    import streamlit as page
+    from test_images import LIVE, LIVE_VIEWS, Words, watched
+
+    from pages.ui import image_panel
+
+    found = watched({"asked": page.query_params["run"]}, ["asked"])
+    shown = {**LIVE.defaults, "view": "overview", "scale": page.query_params["scale"]}
+    (picture,) = [one for one in LIVE_VIEWS["overview"].make(found, shown, Words("en")) if one.key == "profile"]
+    image_panel._ways(picture, found, Words("en"), "here")
+
+
+def offered(at):
+    return [one.proto.label for one in at.get("download_button") if "GIF" in one.proto.label]
+
+
+def test_a_film_is_offered_only_for_the_chart_it_shows(runs):
+    t = Words("en")
+    at = AppTest.from_function(panel, default_timeout=60)
+    at.query_params.update(run=runs["short"], scale="log")
+    at.run()
+    next(one for one in at.button if one.label == t("image.film")).click().run()
+    assert over(at.session_state["film.here.profile"][1])
+    assert offered(at.run()) == [t("drift.download", format="GIF")]
+    at.query_params["scale"] = "linear"
+    assert offered(at.run()) == []
+    assert not at.exception
 
 
 def downloaded(visit, name):
@@ -351,6 +397,13 @@ def test_the_command_line_writes_a_picture_and_a_film(runs, tmp_path, capsys):
     assert (pixels(picture.read_bytes())[0, 0] == rgb(theme.PALETTES["dark"].background)).all()
     assert Image.open(io.BytesIO(film.read_bytes())).n_frames == 7
     assert page.read_text("utf-8") == export.made([runs["short"]], (), Words("zh")).decode()
+
+
+def test_an_image_names_the_runs_that_it_shows_and_no_others(runs, tmp_path):
+    picture = tmp_path / "out.svg"
+    asked = [runs["training"], runs["broken"], "--view", "entropy", "--picture", "entropy/heads"]
+    assert export.main([*asked, "--image", str(picture)]) == 0
+    assert ET.fromstring(picture.read_text("utf-8"))[1].text == f"Driftscope {runs['training']}"
 
 
 OVERVIEW = "overview/loss, overview/map, overview/profile"

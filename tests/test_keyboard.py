@@ -198,6 +198,23 @@ def test_slides_are_turned_wherever_the_focus_is(visit: Visit) -> None:
     visit.page.wait_for_url(f"**/lessons?*lesson={LESSON}*")
 
 
+def test_the_speakers_clock_goes_on_for_the_hours_of_a_talk_and_begins_anew_after_them(visit: Visit) -> None:
+    clock, counter = visit.page.locator(".driftscope-clock"), visit.page.locator(".driftscope-counter")
+    visit.open(f"/present?lang=en&lesson={LESSON}&notes=1")
+    began = "hours => localStorage.setItem('driftscope-talk', Date.now() - hours * 3600_000)"
+    visit.page.evaluate(began, 5)
+    expect(clock).to_have_text(re.compile("^30[01]:"))
+    visit.page.evaluate(began, 7)
+    expect(clock).to_have_text("00:00")
+    press(visit, "ArrowRight")
+    expect(counter).to_have_text(re.compile("^2 /"))
+    expect(clock).to_have_text(re.compile("^00:0[1-9]"))
+    visit.page.evaluate(began, 1)
+    expect(clock).to_have_text(re.compile("^60:"))
+    press(visit, "r")
+    expect(clock).to_have_text(re.compile("^00:0"))
+
+
 def test_a_replay_is_played_stopped_and_stepped_through_by_keys(visit: Visit, run: str) -> None:
     visit.open(f"/live?lang=en&run={run}")
     drawn(visit, 3)

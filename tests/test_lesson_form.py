@@ -158,6 +158,11 @@ def test_a_lesson_is_read_with_its_numbers_filled_in(tmp_path):
     ("- [ ] one", "- [x] one", "2 of 2 options are right; allowed: 1"),
     ("row#sweep", "line#sweep", "a mark names the state 'line'; allowed: row"),
     ("[There](row)", "[There](line)", "a mark names the state 'line'; allowed: row"),
+    ("why.", "why, [see](line).", "a mark names the state 'line'; allowed: row"),
+    ("Lead.", "Lead [there](row).", r"a link in lead, option or notes: '\[there\]\(row\)'; allowed: in slides"),
+    ("- [ ] one", "- [ ] one [there](row)", "a link in lead, option or notes"),
+    ("Slide {half}.", "Slide.\n\n???\n[There](row)", "a link in lead, option or notes"),
+    ("![Caption]", "![Caption [there](row)]", "a figure within a paragraph, or with a link in its caption"),
     ("# Title", "Title", "begins with 'Title'; allowed: # Title"),
     ("![Caption]", "See ![Caption]", "a figure within a paragraph"),
 ])
@@ -178,6 +183,12 @@ def test_a_visit_to_a_lesson_is_written_and_read(name):
     assert lesson_link.read(visit.write(), "en") == (visit, [])
     for dial in one.dials:
         assert visit.state(one, dial.state) == dial.states[-1]
+
+
+@pytest.mark.parametrize("talk", [None, (), (LESSONS[2],)])
+def test_a_talk_without_a_lesson_is_not_one_that_nobody_has_chosen(talk):
+    assert lesson_link.read(Visit(talk=talk).write(), "en") == (Visit(talk=talk), [])
+    assert Visit(LESSONS[0], talk=talk).order == LESSONS
 
 
 @pytest.mark.parametrize(("query", "refused"), [

@@ -104,11 +104,13 @@ def handed_out(visit, one, t, path, open_file):
     assert all(section.heading.split("$")[0].split("`")[0].strip() in text for section in one.sections)
     assert "$" not in page.locator("main section").first.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    address = page.locator("figure details a:not([download])").first.get_attribute("href")
-    assert address.startswith(visit.address) and "lang=" in address
+    again = page.get_by_role("link", name=t("handout.open"), include_hidden=True)
+    addresses = [link.get_attribute("href") for link in again.all()]
+    assert len(addresses) == len(figures)
+    assert all(address.startswith(visit.address) and "lang=" in address for address in addresses)
 
 
-@pytest.mark.parametrize(("name", "lang"), zip(NAMES, cycle(LANGUAGES), strict=False))
+@pytest.mark.parametrize(("name", "lang"), list(zip(NAMES, cycle(LANGUAGES), strict=False)))
 def test_a_lecturer_steps_through_a_lesson_with_a_clicker(visit: Visit, name, lang):
     one = lessons.lesson(name, lang)
     visit.page.set_viewport_size({"width": 1280, "height": 720})
@@ -192,6 +194,19 @@ def test_the_lessons_of_a_talk_are_chosen_on_the_list_and_kept_in_the_address(vi
     visit.page.get_by_role("button", name=f"1 · {lessons.lesson(NAMES[0], 'en').title}").click()
     expect(visit.page.get_by_role("link", name="Present 9 lessons, 44 minutes")).to_be_visible()
     assert f"talk={NAMES[0]}." in visit.page.url
+
+
+def test_a_talk_from_which_the_last_lesson_is_taken_stays_empty(visit: Visit):
+    visit.open(f"/lessons?lang=en&talk={NAMES[0]}")
+    present = visit.page.get_by_role("link", name=re.compile("^Present "))
+    expect(present).to_be_visible()
+    visit.page.get_by_role("button", name=f"1 · {lessons.lesson(NAMES[0], 'en').title}").click()
+    expect(present).to_have_count(0)
+    visit.page.wait_for_url("**talk=-**")
+    visit.page.reload()
+    visit.settle()
+    expect(visit.page.get_by_role("button", name=f"2 · {lessons.lesson(NAMES[1], 'en').title}")).to_be_visible()
+    expect(present).to_have_count(0)
 
 
 def test_a_dial_of_a_lesson_stands_in_the_address_and_changes_its_figure(visit: Visit):

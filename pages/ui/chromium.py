@@ -8,6 +8,7 @@ Traps this file is built around:
 - A thread that reads the browser's messages keeps the process alive until the browser has ended, and whoever closes it
   when the interpreter is left comes too late: it is closed when the main thread has ended.
 - What waits in kaleido for a browser that hangs cannot be cancelled, only left behind: the browser is killed.
+- A browser that is killed leaves folders in the place for such, and that place is its own.
 - A PDF is a printed page: without a rule of ours it has white margins, and the picture is cut by as much.
 """
 
@@ -18,9 +19,10 @@ import base64
 import logging
 import os
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, MutableMapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib.resources import files
@@ -30,7 +32,9 @@ from typing import Any, TypeVar
 import kaleido
 from choreographer.browsers import Chromium
 from choreographer.channels import Pipe
+from kaleido.errors import JavascriptError, KaleidoError
 
+_log = logging.getLogger(__name__)
 logging.getLogger("choreographer").setLevel(logging.CRITICAL)  # what goes wrong is said by whoever asked
 
 T = TypeVar("T")
@@ -67,8 +71,19 @@ TYPE = Path(str(files("streamlit"))) / "static" / "static" / "media"
 """Where the type of the pages is."""
 
 
+OF_THE_FIGURE = (JavascriptError, KaleidoError)
+"""What Chromium says when there is something wrong with a figure, and nothing with Chromium."""
+
+
 class ImageError(RuntimeError):
-    """No image was made; the message says why."""
+    """No image was made; the message is one sentence without its full stop, `key` names its words in another language.
+
+    `values`: what the sentence is about.
+    """
+
+    def __init__(self, message: str, key: str, **values: object) -> None:
+        super().__init__(message)
+        self.key, self.values = f"image.{key}", values
 
 
 def found() -> str:
@@ -78,10 +93,13 @@ def found() -> str:
 
 
 class _Browser(Chromium):
-    """A Chromium that keeps to itself."""
+    """A Chromium that keeps to itself. All its files are in one folder, which goes when it has ended."""
 
     def get_cli(self) -> Sequence[str]:
         return [*super().get_cli(), *FLAGS]
+
+    def get_env(self) -> MutableMapping[str, str]:
+        return {**super().get_env(), "TMPDIR": str(self.tmp_dir.path)}
 
 
 class Studio:
@@ -92,6 +110,7 @@ class Studio:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._kaleido: Any = None
+        self._process: subprocess.Popen[bytes] | None = None  # of a browser that has started
         self._used = 0.0
 
     def draw(self, figures: Sequence[Figure], **options: object) -> bytes:
@@ -103,26 +122,33 @@ class Studio:
         return self._asked(self._draw({"data": list(figures)}, options))
 
     def open(self) -> None:
-        """Start the browser, if there is none: later ones need not wait for it. Errors: ImageError."""
+        """Start the browser, if there is none: later ones need not wait for it. Errors: ImageError.
+
+        Where one runs, nobody waits, whatever it is drawing.
+        """
+        process = self._process
+        if process is not None and process.poll() is None:
+            self._used = time.monotonic()
+            return
         self._asked(self._draw(None, {}))
 
     def stop(self) -> None:
-        """End the browser and all that waits for it; whatever is asked for later starts another."""
+        """End the browser and all that waits for it; whatever is asked for meanwhile or later starts another."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(self._over.set)
-            self._thread.join()
+            if loop is not None:
+                loop.call_soon_threadsafe(self._over.set)
+                self._thread.join()
 
     def _asked(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what `work` comes to in the thread of the browser."""
         with self._lock:
             self._loop = self._loop or self._started()
-            answer = asyncio.run_coroutine_threadsafe(work, self._loop)
+            answer, over = asyncio.run_coroutine_threadsafe(work, self._loop), self._over
         try:
             return answer.result()
         except (Exception, asyncio.CancelledError) as error:
-            raise ImageError("Chromium is being stopped" if self._over.is_set() else str(error)) from error
+            raise _why(error, over.is_set()) from error
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """Start the thread of the browser, and one that ends it when the main thread has ended."""
@@ -152,13 +178,15 @@ class Studio:
             kept = self._kaleido is not None
             try:
                 return await self._drawn(figure, options)
+            except OF_THE_FIGURE:
+                raise
             except Exception:
                 if not kept:
                     raise
             return await self._drawn(figure, options)  # the one that was kept may have died since
 
     async def _drawn(self, figure: Figure | None, options: Figure) -> bytes:
-        """Draw a figure, or nothing; a browser that fails is not kept."""
+        """Draw a figure, or nothing; a browser that fails is not kept. One that says what is wrong does not fail."""
         try:
             if self._over.is_set():
                 raise asyncio.CancelledError
@@ -166,7 +194,9 @@ class Studio:
                 await self._close()
             if self._kaleido is None:
                 await self._open(found())
-            return await self._calculated(figure, options) if figure else b""
+            return await _within(self._kaleido.calc_fig(figure, options), DRAW_S) if figure else b""
+        except OF_THE_FIGURE:
+            raise
         except BaseException:
             await self._close()
             raise
@@ -175,24 +205,19 @@ class Studio:
 
     async def _open(self, path: str) -> None:
         if not path:
-            raise ImageError("there is no Chromium; the environment variable BROWSER_PATH may name one")
+            raise ImageError("there is no Chromium; the environment variable BROWSER_PATH may name one", "none")
         pipe = self._pipe = Pipe()
         self._kaleido = kaleido.Kaleido(path=path, browser_cls=_Browser, channel_cls=lambda: pipe, timeout=None,
                                         page_generator=_Page())
         try:
             await _within(self._kaleido.open(), START_S)
         except Exception as error:
-            raise ImageError(f"{path} does not start as a browser") from error
-
-    async def _calculated(self, figure: Figure, options: Figure) -> bytes:
-        try:
-            content: bytes = await _within(self._kaleido.calc_fig(figure, options), DRAW_S)
-        except Exception as error:
-            raise ImageError(f"Chromium does not draw it: {error}") from error
-        return content
+            _log.warning("%s does not start: %r", path, error)
+            raise ImageError(f"{path} does not start as a browser", "no_start", path=path) from error
+        self._process = self._kaleido.subprocess
 
     async def _close(self) -> None:
-        old, self._kaleido = self._kaleido, None
+        old, self._kaleido, self._process = self._kaleido, None, None
         process = getattr(old, "subprocess", None)
         if process is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)  # it began a group of its own, and there is nothing to keep
@@ -223,6 +248,20 @@ def _face() -> str:
     content = base64.b64encode(found.read_bytes()).decode()
     return ("@font-face { font-family: 'Source Sans'; font-weight: 100 900; "
             f"src: url(data:font/woff2;base64,{content}) format('woff2') }}")
+
+
+def _why(error: BaseException, stopped: bool) -> ImageError:
+    """Return what is said of a failure; what only a developer understands is for the log."""
+    if stopped:
+        return ImageError("Chromium is being stopped", "stopped")
+    if isinstance(error, ImageError):
+        return error
+    _log.warning("Chromium did not draw: %r", error)
+    if isinstance(error, TimeoutError):
+        return ImageError(f"Chromium takes longer than {DRAW_S:.0f} s", "slow", seconds=f"{DRAW_S:.0f}")
+    if isinstance(error, OF_THE_FIGURE):
+        return ImageError("Chromium cannot draw this figure", "undrawn")
+    return ImageError("Chromium ended before it was done", "lost")
 
 
 async def _within(work: Coroutine[Any, Any, T], seconds: float) -> T:

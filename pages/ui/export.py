@@ -7,6 +7,7 @@ store; it starts no server and no worker. Exit status: 0 written; 2 refused, in 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files and return the exit status."""
+    logging.getLogger("pages").addHandler(logging.NullHandler())  # what a reader needs is said in one line
     try:
         options = _parser().parse_args(arguments)
         _write(options)
@@ -143,13 +145,14 @@ def _html(found: Handed, t: Words) -> bytes:
 
 def _image(found: Handed, options: argparse.Namespace) -> bytes:
     picture = _one_of(found.pictures(), options.picture, "pictures")
-    said = replay.newest(picture, feed.steps(found.measured), Words(options.lang))
-    return images.image(picture, options.image.suffix.lower(), options.theme, options.runs, said)
+    shown = [one for one in found.measured if picture.shows(one.name)]
+    said = replay.newest(picture, feed.steps(shown), Words(options.lang))
+    return images.image(picture, options.image.suffix.lower(), options.theme, [one.run.id for one in shown], said)
 
 
 def _film(found: Handed, options: argparse.Namespace) -> bytes:
     picture = _one_of(found.pictures(replay.moves), options.picture, "pictures that follow the steps of a training")
-    steps = replay.chosen(feed.steps(found.measured))
+    steps = replay.chosen(feed.steps([one for one in found.measured if picture.shows(one.name)]))
     if len(steps) < 2:
         raise Refusal("one step is recorded; allowed with --film: a training with several")
     return replay.gif(list(replay.frames(picture, steps, options.theme, Words(options.lang))), picture.label)

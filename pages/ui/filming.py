@@ -5,11 +5,14 @@ It knows neither Streamlit nor what a frame shows.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from pages.ui.chromium import ImageError
+
+_log = logging.getLogger(__name__)
 
 LEFT_S = 20.0
 """Nobody waits for a film that nobody has looked at for so long."""
@@ -20,7 +23,8 @@ class Filming:
 
     def __init__(self, frames: Iterator[bytes], count: int, joined: Callable[[Sequence[bytes]], bytes]) -> None:
         self.count, self.done = count, 0
-        self.content, self.trouble = b"", ""
+        self.content = b""
+        self.trouble: ImageError | None = None
         self._frames, self._joined = frames, joined
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._make, name="film", daemon=True)
@@ -46,4 +50,7 @@ class Filming:
                     return
             self.content = self._joined(drawn)
         except ImageError as error:
-            self.trouble = str(error)
+            self.trouble = error
+        except Exception:
+            _log.exception("a film came to nothing")
+            self.trouble = ImageError("something went wrong that was not foreseen", "unforeseen")

@@ -101,6 +101,13 @@ class Cells:
 
 
 @dataclass(frozen=True)
+class Again:
+    """How a figure that is no picture can be had anew. `address`: as of `Drawn`."""
+
+    address: str
+
+
+@dataclass(frozen=True)
 class Folded:
     """Blocks under a heading that unfolds them."""
 
@@ -108,7 +115,7 @@ class Folded:
     blocks: Sequence[Block]
 
 
-Block = Prose | Drawn | Spoken | Table | Code | Cells | Folded
+Block = Prose | Drawn | Spoken | Table | Code | Cells | Again | Folded
 
 
 class Writer:
@@ -155,6 +162,10 @@ class Writer:
         return f"<div class=cells><div>{head}</div>{block.cells}</div>"
 
     @write.register
+    def _(self, block: Again) -> str:
+        return _again(block.address, self.t)
+
+    @write.register
     def _(self, block: Folded) -> str:
         return folded(block.name, self.all(block.blocks))
 
@@ -174,7 +185,7 @@ class Writer:
         return f'<figure aria-label="{html.escape(picture.label)}">{inner}</figure>'
 
     def _defined(self, block: Drawn) -> str:
-        known = [trace for name, trace in block.traces.items() if block.picture.variant in ("", name)]
+        known = [trace for name, trace in block.traces.items() if block.picture.shows(name)]
         found = explain.definitions(block.picture.subject, known, self.t)
         return "".join(paragraph(one.text) + (_fixed(one.formula) if one.formula else "") + paragraph(one.count, "lead")
                        for one in found)
@@ -185,7 +196,7 @@ def _fixed(text: str) -> str:
 
 
 def _again(address: str, t: Words) -> str:
-    """Return where a picture can be had anew, as a link and to copy; nothing where that is not known."""
+    """Return where a figure can be had anew, as a link and to copy; nothing where that is not known."""
     if not address:
         return ""
     link = f'<p><a href="{html.escape(address)}">{html.escape(t("handout.open"))}</a></p>'

@@ -9,8 +9,9 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
+from xml.etree.ElementTree import tostring
 
-from latex2mathml.converter import convert
+from latex2mathml.converter import Converter
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
@@ -26,8 +27,15 @@ _ICON = re.compile(r":(?P<color>\w+)\[:material/(?P<icon>\w+):\]")
 
 
 def formula(latex: str, display: bool = False) -> str:
-    """Return a formula as MathML. `display`: on a line of its own."""
-    return str(convert(latex, display="block" if display else "inline"))
+    """Return a formula as MathML, or its source where that cannot be read. `display`: on a line of its own."""
+    try:
+        made = Converter(display="block" if display else "inline").convert_to_element(latex)
+    except Exception:  # it raises what it happens to meet
+        return f"<code>{html.escape(latex)}</code>"
+    for part in made.iter():  # its texts are HTML already, whatever was in the source
+        part.text = html.unescape(part.text or "")
+        part.attrib.pop("href", None)
+    return tostring(made, encoding="unicode")
 
 
 def _math(content: str, options: Mapping[str, bool]) -> str:

@@ -6,10 +6,13 @@ is not here.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from pages.ui import chromium, theme
 from pages.ui.patches import Figure, plain
@@ -26,6 +29,9 @@ WIDTH, HEIGHT = 1280, 720
 PIXELS = 2
 """So many pixels of a PNG make one CSS pixel."""
 
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""A sign that no XML may hold."""
+
 HEADER_BYTES = 33
 """A PNG begins with its signature and the chunk of its size."""
 
@@ -36,10 +42,10 @@ def image(picture: Picture, ending: str, base: str, runs: Sequence[str] = (), sa
     A chart that a player moves is as it is at the newest step; `said`: stands behind its title. The file says what it
     shows: its title, and in PNG and SVG the runs. Errors: ImageError.
     """
-    source = " ".join(["Driftscope", *runs])
-    figure = {**dressed(plain(picture.figure), base, said), "title": picture.label, "source": source}
+    title, source = legal(picture.label), legal(" ".join(["Driftscope", *runs]))
+    figure = {**dressed(plain(picture.figure), base, said), "title": title, "source": source}
     content = drawn([figure], ending, size(picture), PIXELS if ending == ".png" else 1)
-    return _told(content, {"Title": picture.label, "Source": source}) if ending == ".png" else content
+    return _told(content, {"Title": title, "Source": source}) if ending == ".png" else content
 
 
 def size(picture: Picture) -> tuple[int, int]:
@@ -59,12 +65,23 @@ def dressed(figure: Figure, base: str, said: str = "") -> Figure:
     layout = {name: value for name, value in figure["layout"].items() if name not in ("meta", "updatemenus")}
     if said:
         layout["title"] = {**layout["title"], "text": f"{layout['title']['text']} · {said}"}
-    return {"data": figure["data"], "layout": {**layout, "template": template}}
+    return {"data": legal(figure["data"]), "layout": {**legal(layout), "template": template}}
 
 
 def drawn(figures: Sequence[Figure], ending: str, size: tuple[int, int], scale: float) -> bytes:
     """Return the image of a dressed figure that has a title and a source, or several PNGs. Errors: ImageError."""
     return chromium.STUDIO.draw(figures, format=ending[1:], width=size[0], height=size[1], scale=scale)
+
+
+def legal(part: Any) -> Any:
+    """Return a part of a figure without the signs in its words that XML forbids: an SVG with one cannot be read."""
+    if isinstance(part, str):
+        return _FORBIDDEN.sub("", part)
+    if isinstance(part, dict):
+        return {name: legal(one) for name, one in part.items()}
+    if isinstance(part, list | tuple) or (isinstance(part, np.ndarray) and part.dtype.kind in "OU"):
+        return [legal(one) for one in part]
+    return part
 
 
 def _told(content: bytes, texts: Mapping[str, str]) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pages.ui import dossier, handout, lessons, origin
 from pages.ui.cache import Measured
 from pages.ui.handout import Section
-from pages.ui.handout_blocks import Block, Drawn, Folded, Prose
+from pages.ui.handout_blocks import Again, Block, Drawn, Folded, Prose
 from pages.ui.language import PARAMETER
 from pages.ui.lesson_link import Visit
 from pages.ui.lessons import Figure, Lesson, Way
@@ -75,11 +75,10 @@ class _Writing:
         self.figures += 1
         scene, name = self.scenes[figure.state], self.t("handout.figure", number=self.figures)
         below = f"**{name}**{self.t('drift.colon')}{figure.caption}"
-        if figure.picture in scene.others:
-            yield from scene.others[figure.picture].blocks(scene.measured)
-            yield Prose(below)
-            return
         again = lessons.address(self.visit.state(self.lesson, figure.state), {PARAMETER: self.t.lang}, self.root)
+        if figure.picture in scene.others:
+            yield from [*scene.others[figure.picture].blocks(), Prose(below), Again(again)]
+            return
         yield Drawn(scene.pictures[figure.picture], dossier.traces(scene.measured), below=below, again=again)
         for one in scene.measured:
             self.runs.setdefault(one.run.id, replace(one, variant=replace(one.variant, name=f"{name} · {one.name}")))

@@ -19,31 +19,34 @@ PARAMETERS = ("lesson", "guess", "dials", "slide", "talk")
 UNGUESSED = "0"
 """The guess of somebody who wants to see without one."""
 
+NO_TALK = "-"
+"""The talk of somebody who has taken all lessons out of it."""
+
 
 @dataclass(frozen=True)
 class Visit:
     """`lesson`: its name, empty for the list; `guess`: number of the chosen option from 1, or UNGUESSED, or empty;
     `dials`: state → which value of its dial; `slide`: number of the slide from 0; `talk`: names of the lessons that are
-    presented one after the other, empty for all.
+    presented one after the other, None where nobody has chosen any.
     """
 
     lesson: str = ""
     guess: str = ""
     dials: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     slide: int = 0
-    talk: tuple[str, ...] = ()
+    talk: tuple[str, ...] | None = None
 
     def write(self) -> dict[str, str]:
         """Return the query parameters; what is as by default is left out."""
         dials = "~".join(f"{state}.{place}" for state, place in self.dials.items())
         said = {"lesson": self.lesson, "guess": self.guess, "dials": dials, "slide": str(self.slide or ""),
-                "talk": ".".join(self.talk)}
+                "talk": "" if self.talk is None else ".".join(self.talk) or NO_TALK}
         return {name: value for name, value in said.items() if value}
 
     @property
     def order(self) -> tuple[str, ...]:
         """The lessons that are presented, in their order: those of the talk, if this one is among them."""
-        return self.talk if self.lesson in self.talk else lessons.names()
+        return self.talk if self.talk and self.lesson in self.talk else lessons.names()
 
     def beside(self, step: int) -> str:
         """Return the lesson before (−1) or after (1) this one, empty where there is none."""
@@ -76,14 +79,16 @@ def read(query: Mapping[str, str], lang: str) -> tuple[Visit, list[Notice]]:
     return Visit(name, guess, _dials(query.get("dials", ""), found, notices), int(slide), talk), notices
 
 
-def _talk(text: str, notices: list[Notice]) -> tuple[str, ...]:
-    """Return the lessons of a talk, each once."""
+def _talk(text: str, notices: list[Notice]) -> tuple[str, ...] | None:
+    """Return the lessons of a talk, each once; None where none are named."""
+    if text == NO_TALK:
+        return ()
     named = tuple(dict.fromkeys(filter(None, text.split("."))))
     known = tuple(name for name in named if name in lessons.names())
     if len(known) < len(named):
         refused = next(name for name in named if name not in known)
         notices.append(_notice("talk", refused, ", ".join(lessons.names()), "–"))
-    return known
+    return known or None
 
 
 def _dials(text: str, lesson: Lesson, notices: list[Notice]) -> dict[str, int]:

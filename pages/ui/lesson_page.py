@@ -60,8 +60,8 @@ def _minutes(found: Sequence[Lesson]) -> str:
 def _talk(visit: Visit, found: Sequence[Lesson], t: Words) -> None:
     """Draw the way to present several lessons one after the other: which, and how long that takes."""
     titles = {one.name: f"{one.number} · {one.title}" for one in found}
-    st.session_state["lessons.talk"] = list(visit.talk or TALK)
-    with st.expander(t("lessons.talk"), icon=":material/slideshow:", expanded=bool(visit.talk)):
+    st.session_state["lessons.talk"] = list(TALK if visit.talk is None else visit.talk)
+    with st.expander(t("lessons.talk"), icon=":material/slideshow:", expanded=visit.talk is not None):
         chosen = st.pills(t("lessons.talk_of"), list(titles), selection_mode="multi", key="lessons.talk",
                           format_func=titles.__getitem__, on_change=_chosen, args=(visit,), wrap=True)
         talk = tuple(name for name in titles if name in chosen)

@@ -149,7 +149,7 @@ def read(folder: Path, lang: str) -> Lesson:
         dials = tuple(_dial(spec, facts["states"]) for spec in facts.get("dials", {}).values())
         text = filled((folder / f"{lang}.md").read_text("utf-8"), facts.get("numbers", {}))
         title, lead, sections = _parsed(text)
-        _check(sections, states)
+        _check(lead, sections, states)
         return Lesson(int(number), name, title, lead, float(facts["minutes"]), _answer(text), sections, states, dials)
     except (KeyError, ValueError) as error:
         raise LessonError(f"{folder.name}, {lang}: {type(error).__name__}: {error}") from error
@@ -211,8 +211,9 @@ def _blocks(part: str) -> Iterator[Block]:
     if all(ways):
         yield from (Way(way["label"], way["state"], " ".join(way["why"].split())) for way in ways if way)
         return
-    if _FIGURE.search(part):
-        raise ValueError(f"a figure within a paragraph: {part[:60]!r}; allowed: as a paragraph of its own")
+    if "![" in part:
+        raise ValueError(f"a figure within a paragraph, or with a link in its caption: {part[:60]!r}; "
+                         "allowed: ![Caption](state#picture) as a paragraph of its own")
     yield part
 
 
@@ -224,18 +225,24 @@ def _answer(text: str) -> int:
     return right.index(True)
 
 
-def _check(sections: Sequence[Section], states: Mapping[str, State]) -> None:
-    """Raise ValueError where kinds are missing or out of order, or a mark names a state that there is none of."""
+def _check(lead: str, sections: Sequence[Section], states: Mapping[str, State]) -> None:
+    """Raise ValueError where kinds are missing or out of order, a mark names a state that there is none of, or a link
+    stands where none becomes an address.
+    """
     kinds = [section.kind for section in sections]
     order = [kind for place, kind in enumerate(kinds) if kind not in SEVERAL or kind not in kinds[:place]]
     if order != list(KINDS):
         raise ValueError(f"the sections are {', '.join(kinds)}; allowed: {', '.join(KINDS)}, in this order")
     named = [block.state for section in sections for block in section.blocks if isinstance(block, Figure | Way)]
-    inline = [found["state"] for section in sections for block in (section.slide, *section.blocks)
-              if isinstance(block, str) for found in _LINK.finditer(block)]
+    prose = [block.why if isinstance(block, Way) else block for section in sections
+             for block in (section.slide, *section.blocks) if not isinstance(block, Figure)]
+    inline = [found["state"] for text in prose for found in _LINK.finditer(text)]
     for name in (*named, *inline):
         if name not in states:
             raise ValueError(f"a mark names the state {name!r}; allowed: {', '.join(states)}")
+    for text in (lead, *(text for section in sections for text in (*section.options, section.notes))):
+        if found := _LINK.search(text):
+            raise ValueError(f"a link in lead, option or notes: {found[0]!r}; allowed: in slides, paragraphs and ways")
 
 
 def address(state: State, more: Mapping[str, str], root: str = "") -> str:

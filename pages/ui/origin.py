@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import service
-from core.comparison import pairing
+from core.comparison import Pairing, pairing
 from core.experiment import Experiment
 from core.rules import TEXT_HASH
 from pages.ui import explain, stored
@@ -85,12 +85,17 @@ def _device(one: Measured) -> str:
     return str(one.run.provenance.get("device", "cpu"))
 
 
+def paired(experiments: Sequence[Experiment], provenances: Sequence[Mapping[str, Any]]) -> Pairing | None:
+    """Return how runs are paired; None for a single one, and where not every one has recorded yet what tells."""
+    prints = [one["pairing"] for one in provenances if one.get("pairing")]
+    return pairing(experiments, prints) if 1 < len(prints) == len(provenances) else None
+
+
 def _common(measured: Sequence[Measured], t: Words) -> str:
     """Say how the variants are paired, and under which protocol the numbers were taken."""
-    prints = [one.run.provenance["pairing"] for one in measured if "pairing" in one.run.provenance]
-    paired = pairing([one.experiment for one in measured], prints) if 1 < len(prints) == len(measured) else None
+    found = paired([one.experiment for one in measured], [one.run.provenance for one in measured])
     said = {one.name: explain.protocol(one.experiment, one.run.provenance, t) for one in measured}
-    return "  \n".join([*([] if paired is None else explain.paired(paired, t)), *said_once(said, t)])
+    return "  \n".join([*([] if found is None else explain.paired(found, t)), *said_once(said, t)])
 
 
 def _facts(measured: Sequence[Measured], t: Words) -> Columns:

@@ -11,7 +11,6 @@ from functools import partial
 import streamlit as st
 
 from core import table
-from core.comparison import pairing
 from core.vocabulary import SITES
 from pages.ui import component, dossier, explain, image_panel, judging, origin, recall
 from pages.ui.cache import Measured
@@ -101,7 +100,7 @@ def panel(picture: Picture, measured: Sequence[Measured], t: Words, place: str,
           on_pick: Callable[[str, str], None] | None = None, feed: str = "") -> None:
     """Draw a picture with what it is, its numbers and its images below it, folded; folded, they cost nothing."""
     draw(picture, place, on_pick, feed)
-    traces = [one.trace for one in measured if one.trace is not None and picture.variant in ("", one.name)]
+    traces = [one.trace for one in measured if one.trace is not None and picture.shows(one.name)]
     with st.container(horizontal=True, vertical_alignment="center"):
         explain.what(picture.subject, traces, t, key=f"what.{place}.{picture.key}")
         fold = st.popover(t("drift.numbers"), icon=":material/table:", key=f"numbers.{place}.{picture.key}",
@@ -158,8 +157,8 @@ def recalled(kept: Sequence[Recall], t: Words) -> Section:
 def pairing_and_protocol(measured: Sequence[Measured], t: Words) -> None:
     """Say how the variants are paired, and under which protocol the numbers were taken."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        if len(measured) > 1:
-            prints = [one.run.provenance["pairing"] for one in measured]
-            explain.pairing_badge(pairing([one.experiment for one in measured], prints), t)
+        found = origin.paired([one.experiment for one in measured], [one.run.provenance for one in measured])
+        if found is not None:
+            explain.pairing_badge(found, t)
         said = {one.name: explain.protocol(one.experiment, one.run.provenance, t) for one in measured}
         st.caption("".join(said_once(said, t)))

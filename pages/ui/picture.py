@@ -57,6 +57,10 @@ class Picture:
     width: int = 0
     variant: str = ""
 
+    def shows(self, variant: str) -> bool:
+        """Say whether it is about a variant."""
+        return self.variant in ("", variant)
+
 
 @dataclass(frozen=True)
 class Told:

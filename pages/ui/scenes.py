@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from core.worked import worked
 from pages.ui import (
-    autopsy_card,
     bench,
     bench_views,
     comparing,
@@ -21,14 +20,13 @@ from pages.ui import (
     feed,
     lab,
     link,
-    pitfall_cards,
     recall,
     softmax_link,
     tensor_link,
     worksheet,
 )
 from pages.ui.cache import Measured
-from pages.ui.handout_blocks import Block, Prose
+from pages.ui.handout_blocks import Block
 from pages.ui.lessons import State
 from pages.ui.link import View
 from pages.ui.picture import Picture
@@ -55,12 +53,10 @@ Draw = Callable[[], None]
 
 @dataclass(frozen=True)
 class Part:
-    """What a state shows that is no picture. `draw`: draws it; `blocks`: it as a part of a hand-out, of what was
-    measured.
-    """
+    """What a state shows that is no picture. `draw`: draws it; `blocks`: makes it as a part of a hand-out."""
 
     draw: Draw
-    blocks: Callable[[Sequence[Measured]], Sequence[Block]] = lambda _measured: ()
+    blocks: Callable[[], Sequence[Block]]
 
 
 @dataclass(frozen=True)
@@ -125,9 +121,8 @@ def _live(query: Query, key: str, t: Words) -> Scene:
     having = [one for one in watched if one.trace is not None]
     if not having:
         return Scene()
-    report = Part(partial(looked.report or autopsy_card.alarm, having, shown, t))
-    return Scene(lambda measured: looked.make(_watched(measured), shown, t), having, {"report": report},
-                 feed.address(having, shown, t))
+    return Scene(lambda measured: looked.make(_watched(measured), shown, t), having,
+                 feed=feed.address(having, shown, t))
 
 
 def _watched(measured: Sequence[Measured]) -> list[Watched]:
@@ -143,9 +138,7 @@ def _bench(query: Query, key: str, t: Words) -> Scene:
     if not found.measured:
         return Scene()
     bare = replace(found, measured=())
-    said = Part(lambda: bench_views.say(looked.say(found, shown, t)),
-                lambda measured: [Prose(one) for one in looked.say(bench_views.refilled(bare, measured), shown, t)])
-    return Scene(partial(bench_views.made_of, looked, bare, shown, t), found.measured, {"said": said})
+    return Scene(partial(bench_views.made_of, looked, bare, shown, t), found.measured)
 
 
 def _softmax(query: Query, _key: str, t: Words) -> Scene:
@@ -156,11 +149,9 @@ def _softmax(query: Query, _key: str, t: Words) -> Scene:
 def _tensor(query: Query, _key: str, t: Words) -> Scene:
     asked, _ = tensor_link.read(query)
     sheet = worked(asked.norm, asked.tensor(), asked.dials())
-    parts = {"steps": Part(partial(worksheet.steps, sheet, asked.entry, t),
-                           lambda _measured: worksheet.blocks(sheet, asked.entry, t)),
-             "pitfalls": Part(partial(pitfall_cards.cards, asked, sheet.values("x"), t),
-                              lambda _measured: pitfall_cards.blocks(asked, sheet.values("x"), t))}
-    return Scene(lambda _measured: [tensor.block(asked, sheet, t), tensor.pools(asked, sheet, t)], others=parts)
+    steps = Part(partial(worksheet.steps, sheet, asked.entry, t), partial(worksheet.blocks, sheet, asked.entry, t))
+    return Scene(lambda _measured: [tensor.block(asked, sheet, t), tensor.pools(asked, sheet, t)],
+                 others={"steps": steps})
 
 
 SCENES: dict[str, Make] = {

@@ -13,10 +13,9 @@ from typing import Any
 import streamlit as st
 
 from core import service
-from core.comparison import pairing
 from core.difference import Difference, Gap, largest_difference
 from core.service import StoreError
-from pages.ui import explain, shelf, stored
+from pages.ui import explain, origin, shelf, stored
 from pages.ui.run_card import delete_button, facts, open_link
 from pages.ui.stored import LOOKS, Stored
 from pages.ui.text import Words, escaped
@@ -62,14 +61,14 @@ def _pin(run_ids: Sequence[str], pinned: bool) -> None:
 def _pairing(runs: Sequence[Stored], t: Words) -> None:
     """Say how the runs are paired, as far as that can be known."""
     experiments = [run.experiment for run in runs if run.experiment is not None]
-    prints = [view.provenance.get("pairing") for view in service.view([run.view.id for run in runs])]
-    known = [one for one in prints if one]
     if len(experiments) < len(runs):
         st.caption(t("runs.pairing_unreadable"))
-    elif len(known) < len(runs):
+        return
+    found = origin.paired(experiments, [view.provenance for view in service.view([run.view.id for run in runs])])
+    if found is None:
         st.caption(t("runs.pairing_later"))
     else:
-        explain.pairing_badge(pairing(experiments, known), t)
+        explain.pairing_badge(found, t)
 
 
 def _fields(runs: Sequence[Stored], t: Words) -> None:

@@ -8,6 +8,7 @@ Shapes: D features.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -115,5 +116,5 @@ def _cell(value: float, length: int, framed: bool, largest: float, large: bool) 
 
 def _table(cells: str, width: int, name: str) -> str:
     style = TABLE.format(width=CELL_REM * width)
-    return (f"<div style='overflow-x:auto'><table style='{style}' aria-label='{name}'>"
+    return (f"<div style='overflow-x:auto'><table style='{style}' aria-label='{html.escape(name)}'>"
             f"<tr>{cells}</tr></table></div>")

@@ -233,8 +233,8 @@ def step_axis(steps: Iterable[NDArray[np.integer]], frame: Frame, t: Text) -> Pa
 
 
 def title(frame: Frame, subtitle: str) -> Part:
-    """Return the title of a chart, and what stands below it."""
-    return {"text": frame.title, "subtitle": {"text": subtitle}}
+    """Return the title of a chart, which may hold names, and what stands below it."""
+    return {"text": literal(frame.title), "subtitle": {"text": subtitle}}
 
 
 def layout(frame: Frame, subtitle: str) -> Part:
