@@ -39,7 +39,10 @@ def made(lesson: Lesson, visit: Visit, scenes: Mapping[str, Callable[[], Scene]]
 
 @dataclass
 class _Writing:
-    """One file that is being written. `figures`: how many stand in it so far; `runs`: what was measured for them."""
+    """One file that is being written.
+
+    `figures`: how many stand in it so far; `runs`: what was measured for them, with the numbers of those that show it.
+    """
 
     lesson: Lesson
     visit: Visit
@@ -47,12 +50,16 @@ class _Writing:
     root: str
     t: Words
     figures: int = 0
-    runs: dict[str, Measured] = field(default_factory=dict)
+    runs: dict[str, tuple[Measured, list[int]]] = field(default_factory=dict)
 
     @property
     def measured(self) -> Sequence[Measured]:
-        """What was measured, each named by the first figure that shows it."""
-        return list(self.runs.values())
+        """What was measured, each named by the figures that show it."""
+        return [replace(one, variant=replace(one.variant, name=f"{self._called(figures)} · {one.name}"))
+                for one, figures in self.runs.values()]
+
+    def _called(self, figures: Sequence[int]) -> str:
+        return self.t("handout.figure", number=self.t("handout.between").join(map(str, figures)))
 
     def blocks(self, section: lessons.Section) -> Iterator[Block]:
         """Yield what stands in a section."""
@@ -69,19 +76,21 @@ class _Writing:
                 yield Prose(f"- [{block.label}]({address})  \n  {self._linked(block.why)}")
             else:
                 yield Prose(self._linked(block))
+        if any(isinstance(block, Way) for block in section.blocks):
+            yield Prose(self.t("handout.redo_said"), "lead")
 
     def _figure(self, figure: Figure) -> Iterator[Block]:
         """Yield a figure with its number and caption."""
         self.figures += 1
-        scene, name = self.scenes[figure.state], self.t("handout.figure", number=self.figures)
-        below = f"**{name}**{self.t('drift.colon')}{figure.caption}"
+        scene = self.scenes[figure.state]
+        below = f"**{self._called([self.figures])}**{self.t('drift.colon')}{figure.caption}"
         again = lessons.address(self.visit.state(self.lesson, figure.state), {PARAMETER: self.t.lang}, self.root)
         if figure.picture in scene.others:
             yield from [*scene.others[figure.picture].blocks(), Prose(below), Again(again)]
             return
         yield Drawn(scene.pictures[figure.picture], dossier.traces(scene.measured), below=below, again=again)
         for one in scene.measured:
-            self.runs.setdefault(one.run.id, replace(one, variant=replace(one.variant, name=f"{name} · {one.name}")))
+            self.runs.setdefault(one.run.id, (one, []))[1].append(self.figures)
 
     def _linked(self, text: str) -> str:
         return lessons.linked(text, self.lesson.states, {PARAMETER: self.t.lang}, self.root)
