@@ -175,8 +175,13 @@ def test_whoever_waits_for_an_image_when_the_browser_is_stopped_is_told_so(studi
     assert said == ["Chromium is being stopped"]
 
 
+def workers():
+    """The threads of browsers, that of what other tests draw among them."""
+    return [one for one in threading.enumerate() if one.name == "images"]
+
+
 def test_a_browser_that_is_stopped_ends_while_others_ask_for_more(studio):
-    over, said = threading.Event(), set()
+    over, said, before = threading.Event(), set(), workers()
 
     def ask():
         while not over.is_set():
@@ -195,7 +200,7 @@ def test_a_browser_that_is_stopped_ends_while_others_ask_for_more(studio):
     for thread in askers:
         thread.join()
     studio.stop()
-    assert [one.name for one in threading.enumerate() if one.name == "images"] == []
+    assert workers() == before
     assert said <= {"Chromium is being stopped"}
 
 

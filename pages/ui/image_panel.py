@@ -88,7 +88,8 @@ def _told(troubles: Sequence[ImageError], t: Words) -> None:
 
 
 def _say(error: ImageError, t: Words) -> None:
-    st.error(t("image.failed", reason=escaped(t(error.key, **error.values))), icon=":material/error:")
+    about = {name: escaped(str(value)) for name, value in error.values.items()}
+    st.error(t("image.failed", reason=t(error.key, **about)), icon=":material/error:")
 
 
 def _film(picture: Picture, steps: Sequence[int], base: str, t: Words, key: str) -> None:
