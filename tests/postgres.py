@@ -49,8 +49,8 @@ class Postgres:
         self._call("pg_ctl", "-D", self._folder / "data", "-l", self._folder / "log", "-w", "-o", options, "start")
 
     def stop(self) -> None:
-        """End it at once, as a fault would."""
-        self._call("pg_ctl", "-D", self._folder / "data", "-m", "immediate", "-w", "stop")
+        """End it; who is connected loses the connection."""
+        self._call("pg_ctl", "-D", self._folder / "data", "-m", "fast", "-w", "stop")
 
     def _call(self, tool: str, *arguments: Any) -> None:
         environment = {"PATH": os.environ["PATH"], "PGPASSWORD": PASSWORD, "LC_ALL": "C.UTF-8"}

@@ -272,7 +272,8 @@ def test_only_what_computes_imports_torch():
 def make(tmp_path):
     """Call make in a folder with the real Makefile, where everything is installed already."""
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("requirements.txt", "requirements-dev.txt", ".venv/bin/pip", ".venv/.dev", "scripts/browser.sh"):
+    for name in ("requirements.txt", "requirements-dev.txt", ".venv/bin/pip", ".venv/.dev", "scripts/browser.sh",
+                 "scripts/services.sh"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / ".venv/bin/pytest").write_text("#!/bin/sh\necho tested with $BROWSER_PATH\n")
@@ -285,10 +286,11 @@ def make(tmp_path):
     return call
 
 
-def test_the_tests_do_not_run_without_a_browser(make, tmp_path):
+@pytest.mark.parametrize("missing", ["browser", "services"])
+def test_the_tests_do_not_run_without_a_browser_and_the_services(make, tmp_path, missing):
     (tmp_path / "scripts/browser.sh").write_text("echo /a/browser")
     assert make("test").stdout == "tested with /a/browser\n"
-    (tmp_path / "scripts/browser.sh").write_text("exit 1")
+    (tmp_path / f"scripts/{missing}.sh").write_text("exit 1")
     done = make("test")
     assert done.returncode != 0
     assert "tested" not in done.stdout
