@@ -35,6 +35,7 @@ from core.experiment import Experiment, json_schema
 from core.fields import ExperimentError
 from core.presets import PRESETS
 from core.settings import SettingError
+from core.store import LANES
 from core.sweep import grid
 
 DONE, REFUSED, NON_FINITE, INTERRUPTED = 0, 2, 3, 130
@@ -278,7 +279,7 @@ _ARGUMENTS: dict[str, tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = {
     "sweep": (*_EXPERIMENT, _GRID),
     "drift": ((("run",), {"metavar": "RUN", "help": "the id of a stored run"}),),
     "scheduler": (_HOST, (("--port",), {"type": int, "default": 8786, "help": "the port; default: 8786"})),
-    "worker": (_HOST, (("--lane",), {"choices": ("probe", "train"), "default": "probe",
+    "worker": (_HOST, (("--lane",), {"choices": LANES, "default": "probe",
                                      "help": "what it computes: probe (default) or train"})),
 }
 

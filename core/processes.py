@@ -35,8 +35,6 @@ stops the training a hundred times a second, and its measuring of its own loop s
 with freed memory: Dask would have it given back at once, and every activation paged in anew, at half the speed."""
 
 
-
-
 def environment(store: str) -> dict[str, str]:
     """Return the environment of a process; `store`: URL of the store that workers write to."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
